@@ -16,11 +16,8 @@ pub fn assert_golden(path: impl AsRef<Path>, actual: &str) {
     }
     let expected = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}\nUPDATE_GOLDEN=1 writes it", path.display()));
     if expected != actual {
-        let line = expected
-            .lines()
-            .zip(actual.lines())
-            .position(|(a, b)| a != b)
-            .map_or_else(|| expected.lines().count().min(actual.lines().count()), |line| line);
+        let common = expected.lines().count().min(actual.lines().count());
+        let line = expected.lines().zip(actual.lines()).position(|(a, b)| a != b).unwrap_or(common);
         panic!(
             "{} differs from line {}:\n  expected: {}\n  actual:   {}\nUPDATE_GOLDEN=1 rewrites it; the whole text:\n{actual}",
             path.display(),

@@ -215,7 +215,8 @@ impl<M, N: Node<M>> Sim<N, M> {
                 self.act(at, |node, now, out| node.alarm(now, out));
             }
             Happening::Crash(victim) => {
-                if self.crashed.insert(victim) && self.started.contains(&victim) {
+                let newly = self.crashed.insert(victim);
+                if newly && self.started.contains(&victim) {
                     for at in (0..self.nodes.len()).filter(|at| *at != victim && !self.is_cut(*at, victim)).collect::<Vec<_>>() {
                         let moment = self.arrival(victim, at);
                         self.schedule(moment, Happening::Closed { at, peer: victim });
