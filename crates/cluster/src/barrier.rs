@@ -97,7 +97,7 @@ fn is_gone(seat: &Seat, local: &[u32], index: usize) -> bool {
 #[cold]
 fn failure(seat: &Seat, meeting: &Meeting, local: &[u32], round: u64, error: MeetError, deadline: Deadline) -> Error {
     let operation = format!("barrier {round}");
-    let started = deadline.started();
+    let started = Instant::now().checked_sub(deadline.waited()).unwrap_or_else(Instant::now);
     let missing: Vec<u32> = meeting.missing(round).into_iter().map(|index| local[index]).collect();
     match error.cause {
         WaitError::Timeout => seat.late(&operation, &missing, started, ""),

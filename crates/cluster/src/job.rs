@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use syncline_shm::board::Board;
+use syncline_shm::board::{Board, State};
 use syncline_shm::fork::ForkGuard;
 use syncline_shm::wait::Deadline;
 use syncline_transport::{DoorWaker, Link, SendHalf, Severer};
@@ -178,7 +178,7 @@ impl Job {
         }
         let seat = &self.seat;
         if let Some(board) = seat.board() {
-            board.slot(seat.my_slot()).leave();
+            board.slot(seat.my_slot()).set_state(State::Left);
         }
         let told = match &seat.control {
             Some(line) => {
@@ -201,7 +201,8 @@ impl Job {
         let everybody: Vec<u32> = (0..self.world()).collect();
         let culprit = self.seat.fates.culprit(&everybody);
         if let Some(line) = &self.seat.control {
-            let message = Control::Abort { blame: culprit.map(|(rank, _)| rank), reason: reason.chars().take(1000).collect() };
+            let silent = culprit.as_ref().is_some_and(|(_, fate)| fate.silent);
+            let message = Control::Abort { blame: culprit.map(|(rank, _)| rank), silent, reason: reason.chars().take(1000).collect() };
             let mut sender = line.sender.lock().expect("no panic while held");
             let _ = send_control(sender.as_mut(), &message, Deadline::after(Duration::from_secs(1)));
         }
@@ -224,7 +225,7 @@ impl Job {
             watcher.stop();
         }
         if let Some(door) = &self.door {
-            door.wake_and_close();
+            door.wake();
         }
         if let Some(line) = &self.seat.control {
             line.severer.sever();
@@ -374,7 +375,7 @@ impl Seat {
 
     fn write_blame(&self, rank: u32, silent: bool) {
         if let Some(board) = self.board().filter(|_| rank != self.me) {
-            board.slot(self.my_slot()).blame(rank, silent);
+            board.slot(self.my_slot()).blame_once(rank, silent);
         }
     }
 

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use syncline_shm::wait::Deadline;
 use syncline_transport::{Address, Connection, DialConfig, DialError, JobKey, dial_any};
-use syncline_wire::codec;
 use syncline_wire::message::{Hello, Purpose};
 
 use crate::bootstrap::{Launch, Meeting, Token};
@@ -77,14 +76,14 @@ pub(crate) fn dial(
     const FIRST_PAUSE: Duration = Duration::from_millis(1);
     const LONGEST_PAUSE: Duration = Duration::from_millis(100);
     let hello = Hello { purpose: Purpose::Control, rank: launch.rank, epoch: launch.epoch, instance };
-    let hello = codec::encode_message(&hello).map_err(|error| Error::system("start", error))?;
+    let hello = hello.encode().map_err(|error| Error::system("start", error))?;
     let config = DialConfig { key: key.clone(), expect_identity: None, encrypt: settings.encrypt };
     let mut pause = FIRST_PAUSE;
     loop {
         let trouble = match addresses(launch, own) {
             Ok(addresses) => match dial_any(&addresses, &config, &hello, None, deadline.within(Duration::from_secs(5))) {
                 Ok(connection) => return Ok(connection),
-                Err(error) if error.is_refusal() => return Err(refused(launch, &error)),
+                Err(error) if error.is_about_the_token() => return Err(refused(launch, &error)),
                 Err(error) => error.to_string(),
             },
             Err(trouble) => trouble,

@@ -9,10 +9,10 @@ use crate::Role;
 use crate::bootstrap::address;
 
 /// This process, as the others will know it. The rank is filled in by the coordinator.
-pub(crate) fn introduce(role: Role, local_rank: Option<u32>, door: &Door, identity: [u8; 16], interface: Option<&str>) -> MemberInfo {
+pub(crate) fn introduce(role: Role, rank: Option<u32>, local_rank: Option<u32>, door: &Door, identity: [u8; 16], interface: Option<&str>) -> MemberInfo<Option<u32>> {
     let addresses = address::offer(door.tcp_addresses(), interface);
     MemberInfo {
-        rank: 0,
+        rank,
         role: code(role),
         pid: std::process::id(),
         pid_space: pid_space(),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use syncline_shm::board::State;
 use syncline_shm::wait::Deadline;
 use syncline_wire::message::Control;
 
@@ -110,10 +111,10 @@ fn wait(watched: &[Watched], wake: &OwnedFd, interval: Duration) -> Vec<usize> {
 /// Writes down the end of `rank`, unless it had said goodbye, and follows its blame.
 fn bury(seat: &Seat, rank: u32) {
     let slot = seat.board().map(|board| board.slot(seat.topology.local_rank(rank) as usize));
-    if slot.as_ref().is_some_and(|slot| slot.has_left()) {
+    if slot.is_some_and(|slot| slot.state() == State::Left) {
         seat.fates.mark_left(rank);
     } else {
-        let blame = slot.and_then(|slot| slot.blamed()).filter(|(blamed, _)| *blamed != rank && *blamed < seat.topology.world());
+        let blame = slot.and_then(|slot| slot.blame()).filter(|(blamed, _)| *blamed != rank && *blamed < seat.topology.world());
         let fate = match blame {
             Some((blamed, silent)) if blamed != seat.me => Fate { silent, blames: Some(blamed), ..Fate::gone("ended") },
             _ => Fate::gone("died (its process has ended)"),
