@@ -16,11 +16,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-    connect, ipproto, recv, send, sendmsg, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, connect, ipproto, recv, send, sendmsg, socket_with, sockopt,
 };
 
-use crate::noise::{ANSWER, Answered, Caller, GREETING, Identity, MAX_HELLO, PREAMBLE, TAG, Unanswered, VERSION};
+use crate::noise::{
+    ANSWER, Answered, Caller, GREETING, Identity, MAX_HELLO, PREAMBLE, TAG, Unanswered, VERSION,
+};
 use crate::stream::Wait;
 use crate::visit::DESCRIPTOR_FOLLOWS;
 use crate::{Address, Connection, Deadline, JobKey, LinkError, TransportKind, tcp};
@@ -114,7 +116,12 @@ pub enum DialError {
 impl DialError {
     /// Whether an address was reached whose door does not accept this process's token (or has none).
     pub fn is_about_the_token(&self) -> bool {
-        let about = |tried: &Tried| matches!(tried.failure, DialFailure::TokenRefused | DialFailure::Impostor);
+        let about = |tried: &Tried| {
+            matches!(
+                tried.failure,
+                DialFailure::TokenRefused | DialFailure::Impostor
+            )
+        };
         matches!(self, DialError::Unreached { tried, .. } if tried.iter().any(about))
     }
 }
@@ -123,7 +130,11 @@ fn list(tried: &[Tried]) -> String {
     if tried.is_empty() {
         return "there was no address to try".to_owned();
     }
-    tried.iter().map(Tried::to_string).collect::<Vec<_>>().join("; ")
+    tried
+        .iter()
+        .map(Tried::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// What happened to one address.
@@ -161,7 +172,9 @@ pub enum DialFailure {
     #[error("what listens there does not speak Syncline's protocol")]
     NotSyncline,
     /// Another release.
-    #[error("it speaks protocol version {theirs}, this process speaks {ours}; install the same release everywhere")]
+    #[error(
+        "it speaks protocol version {theirs}, this process speaks {ours}; install the same release everywhere"
+    )]
     Version {
         /// The door's version.
         theirs: u16,
@@ -201,7 +214,10 @@ impl DialFailure {
     /// Whether the same attempt may succeed later.
     fn may_pass(&self) -> bool {
         use DialFailure::{HungUp, Os, Refused, Silent, Unanswered, Unreachable};
-        matches!(self, Refused | Unreachable(_) | Silent | Unanswered | HungUp | Os(_))
+        matches!(
+            self,
+            Refused | Unreachable(_) | Silent | Unanswered | HungUp | Os(_)
+        )
     }
 
     fn from_errno(errno: Errno) -> DialFailure {
@@ -209,9 +225,11 @@ impl DialFailure {
             Errno::CONNREFUSED => DialFailure::Refused,
             Errno::TIMEDOUT => DialFailure::Silent,
             Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN => DialFailure::HungUp,
-            Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN | Errno::ADDRNOTAVAIL => {
-                DialFailure::Unreachable(errno)
-            }
+            Errno::HOSTUNREACH
+            | Errno::NETUNREACH
+            | Errno::NETDOWN
+            | Errno::HOSTDOWN
+            | Errno::ADDRNOTAVAIL => DialFailure::Unreachable(errno),
             other => DialFailure::Os(other),
         }
     }
@@ -221,7 +239,10 @@ impl From<Unanswered> for DialFailure {
     fn from(unanswered: Unanswered) -> DialFailure {
         match unanswered {
             Unanswered::NotSyncline => DialFailure::NotSyncline,
-            Unanswered::Version { theirs } => DialFailure::Version { theirs, ours: VERSION },
+            Unanswered::Version { theirs } => DialFailure::Version {
+                theirs,
+                ours: VERSION,
+            },
             Unanswered::TokenRefused => DialFailure::TokenRefused,
             Unanswered::Unknown { status } => DialFailure::Unknown { status },
             Unanswered::Forged => DialFailure::Impostor,
@@ -248,9 +269,18 @@ struct Runner<'a> {
 }
 
 enum Running {
-    Resting { until: Instant },
-    Connecting { fd: OwnedFd },
-    Asking { fd: OwnedFd, caller: Caller, answer: [u8; ANSWER], got: usize },
+    Resting {
+        until: Instant,
+    },
+    Connecting {
+        fd: OwnedFd,
+    },
+    Asking {
+        fd: OwnedFd,
+        caller: Caller,
+        answer: [u8; ANSWER],
+        got: usize,
+    },
     Lost,
 }
 
@@ -268,11 +298,31 @@ impl<'a> Race<'a> {
         let now = Instant::now();
         let runner = |address: &'a Address| {
             let unsuitable = fd.is_some() && matches!(address, Address::Tcp(_));
-            let state = if unsuitable { Running::Lost } else { Running::Resting { until: now } };
-            let failure = if unsuitable { DialFailure::NoDescriptors } else { DialFailure::Silent };
-            Runner { address, state, attempts: 0, rest: SHORTEST_REST, failure }
+            let state = if unsuitable {
+                Running::Lost
+            } else {
+                Running::Resting { until: now }
+            };
+            let failure = if unsuitable {
+                DialFailure::NoDescriptors
+            } else {
+                DialFailure::Silent
+            };
+            Runner {
+                address,
+                state,
+                attempts: 0,
+                rest: SHORTEST_REST,
+                failure,
+            }
         };
-        Ok(Race { config, hello, fd, retry, runners: addresses.iter().map(runner).collect() })
+        Ok(Race {
+            config,
+            hello,
+            fd,
+            retry,
+            runners: addresses.iter().map(runner).collect(),
+        })
     }
 
     fn run(mut self, deadline: Deadline) -> Result<Connection, DialError> {
@@ -286,7 +336,12 @@ impl<'a> Race<'a> {
             if deadline.interrupted() {
                 return Err(DialError::Interrupted);
             }
-            if deadline.expired() || self.runners.iter().all(|runner| matches!(runner.state, Running::Lost)) {
+            if deadline.expired()
+                || self
+                    .runners
+                    .iter()
+                    .all(|runner| matches!(runner.state, Running::Lost))
+            {
                 return Err(self.unreached(began));
             }
             self.wait(deadline);
@@ -301,18 +356,27 @@ impl<'a> Race<'a> {
         let mut watched = Vec::with_capacity(self.runners.len());
         for runner in &self.runners {
             match &runner.state {
-                Running::Resting { until } => slice = slice.min(until.saturating_duration_since(now)),
+                Running::Resting { until } => {
+                    slice = slice.min(until.saturating_duration_since(now))
+                }
                 Running::Connecting { fd } => watched.push(PollFd::new(fd, PollFlags::OUT)),
                 Running::Asking { fd, .. } => watched.push(PollFd::new(fd, PollFlags::IN)),
                 Running::Lost => {}
             }
         }
-        let timeout = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: i64::from(slice.subsec_nanos()) };
+        let timeout = Timespec {
+            tv_sec: slice.as_secs() as i64,
+            tv_nsec: i64::from(slice.subsec_nanos()),
+        };
         let _ = poll(&mut watched, Some(&timeout)); // whatever it says, every runner looks for itself
     }
 
     /// Takes a runner as far as it comes without waiting.
-    fn advance(&mut self, index: usize, deadline: Deadline) -> Result<Option<Connection>, DialError> {
+    fn advance(
+        &mut self,
+        index: usize,
+        deadline: Deadline,
+    ) -> Result<Option<Connection>, DialError> {
         let runner = &mut self.runners[index];
         let outcome = match std::mem::replace(&mut runner.state, Running::Lost) {
             Running::Lost => return Ok(None),
@@ -325,9 +389,16 @@ impl<'a> Race<'a> {
                 runner.connect(self.config)
             }
             Running::Connecting { fd } => runner.connected(fd, self.config),
-            Running::Asking { fd, caller, answer, got } => match listen(fd, caller, answer, got) {
+            Running::Asking {
+                fd,
+                caller,
+                answer,
+                got,
+            } => match listen(fd, caller, answer, got) {
                 Ok(Heard::More(asking)) => Ok(asking),
-                Ok(Heard::Answer(fd, answered)) => return self.finish(index, fd, *answered, deadline),
+                Ok(Heard::Answer(fd, answered)) => {
+                    return self.finish(index, fd, *answered, deadline);
+                }
                 Err(failure) => Err(failure),
             },
         };
@@ -347,8 +418,17 @@ impl<'a> Race<'a> {
         deadline: Deadline,
     ) -> Result<Option<Connection>, DialError> {
         let runner = &mut self.runners[index];
-        if self.config.expect_identity.is_some_and(|expected| expected != answered.identity) {
-            runner.fail(DialFailure::OtherMember { found: answered.identity }, self.retry);
+        if self
+            .config
+            .expect_identity
+            .is_some_and(|expected| expected != answered.identity)
+        {
+            runner.fail(
+                DialFailure::OtherMember {
+                    found: answered.identity,
+                },
+                self.retry,
+            );
             return Ok(None);
         }
         match say_hello(&fd, &answered, self.hello, self.fd, deadline) {
@@ -359,7 +439,14 @@ impl<'a> Race<'a> {
                 };
                 let keys = answered.encrypt.then_some(answered.keys);
                 // The hello was this side's first sealed message; the door has sent none.
-                Ok(Some(Connection::new(fd, transport, runner.address.to_string(), keys, 1, 0)))
+                Ok(Some(Connection::new(
+                    fd,
+                    transport,
+                    runner.address.to_string(),
+                    keys,
+                    1,
+                    0,
+                )))
             }
             Err(LinkError::Interrupted) => Err(DialError::Interrupted),
             Err(LinkError::Timeout { .. }) => {
@@ -383,7 +470,10 @@ impl<'a> Race<'a> {
             },
             attempts: runner.attempts,
         });
-        DialError::Unreached { tried: tried.collect(), waited: began.elapsed() }
+        DialError::Unreached {
+            tried: tried.collect(),
+            waited: began.elapsed(),
+        }
     }
 }
 
@@ -392,7 +482,9 @@ impl Runner<'_> {
         let again = retry && failure.may_pass();
         self.failure = failure;
         if again {
-            self.state = Running::Resting { until: Instant::now() + self.rest };
+            self.state = Running::Resting {
+                until: Instant::now() + self.rest,
+            };
             self.rest = (self.rest * 2).min(LONGEST_REST);
         }
     }
@@ -401,14 +493,21 @@ impl Runner<'_> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (fd, connected) = match self.address {
             Address::Unix(name) => {
-                let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(|_| DialFailure::BadAddress)?;
-                let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(DialFailure::Os)?;
+                let address = SocketAddrUnix::new_abstract_name(name.as_bytes())
+                    .map_err(|_| DialFailure::BadAddress)?;
+                let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+                    .map_err(DialFailure::Os)?;
                 let connected = connect(&fd, &address);
                 (fd, connected)
             }
             Address::Tcp(address) => {
-                let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-                let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)).map_err(DialFailure::Os)?;
+                let family = if address.is_ipv4() {
+                    AddressFamily::INET
+                } else {
+                    AddressFamily::INET6
+                };
+                let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
+                    .map_err(DialFailure::Os)?;
                 let connected = connect(&fd, address);
                 (fd, connected)
             }
@@ -417,7 +516,9 @@ impl Runner<'_> {
             Ok(()) => self.ask(fd, config),
             Err(Errno::INPROGRESS | Errno::INTR) => Ok(Running::Connecting { fd }),
             // The listener's backlog is full: it is there, but busy.
-            Err(Errno::AGAIN) => Ok(Running::Resting { until: Instant::now() + self.rest }),
+            Err(Errno::AGAIN) => Ok(Running::Resting {
+                until: Instant::now() + self.rest,
+            }),
             Err(errno) => Err(DialFailure::from_errno(errno)),
         }
     }
@@ -443,7 +544,12 @@ impl Runner<'_> {
         }
         let (caller, greeting) = Caller::greet(&config.key, tcp && config.encrypt);
         match send(&fd, &greeting, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(GREETING) => Ok(Running::Asking { fd, caller, answer: [0; ANSWER], got: 0 }),
+            Ok(GREETING) => Ok(Running::Asking {
+                fd,
+                caller,
+                answer: [0; ANSWER],
+                got: 0,
+            }),
             Ok(_) => Err(DialFailure::HungUp),
             Err(errno) => Err(DialFailure::from_errno(errno)),
         }
@@ -464,13 +570,25 @@ enum Heard {
 }
 
 /// Reads what has arrived of an answer, never more than it has.
-fn listen(fd: OwnedFd, caller: Caller, mut answer: [u8; ANSWER], mut got: usize) -> Result<Heard, DialFailure> {
+fn listen(
+    fd: OwnedFd,
+    caller: Caller,
+    mut answer: [u8; ANSWER],
+    mut got: usize,
+) -> Result<Heard, DialFailure> {
     loop {
         match recv(&fd, &mut answer[got..], RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Err(DialFailure::HungUp),
             Ok((read, _)) => got += read,
             Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) => return Ok(Heard::More(Running::Asking { fd, caller, answer, got })),
+            Err(Errno::AGAIN) => {
+                return Ok(Heard::More(Running::Asking {
+                    fd,
+                    caller,
+                    answer,
+                    got,
+                }));
+            }
             Err(errno) => return Err(DialFailure::from_errno(errno)),
         }
         if let Some(status) = answer[..got].first_chunk::<PREAMBLE>() {

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::framing::{Inlet, Outlet, Stamp, Stopped, link};
+use crate::framing::{ByteInlet, Bytes, Outlet, Stamp, Stopped, link};
 use crate::link::{Link, LinkInfo, TransportKind};
 use crate::{Deadline, LinkError};
 
@@ -32,12 +32,27 @@ pub fn pair_of(epoch: u32, one: u32, other: u32) -> (Link, Link) {
             encrypted: false,
         };
         let queues = [Arc::downgrade(out), Arc::downgrade(into)];
-        let wake = move || queues.iter().filter_map(|queue| queue.upgrade()).for_each(|queue| queue.close());
-        let outlet = QueueOutlet { queue: Arc::clone(out), spare: Vec::new() };
-        let inlet = QueueInlet { queue: Arc::clone(into), chunk: Vec::new(), taken: 0 };
+        let wake = move || {
+            queues
+                .iter()
+                .filter_map(|queue| queue.upgrade())
+                .for_each(|queue| queue.close())
+        };
+        let outlet = QueueOutlet {
+            queue: Arc::clone(out),
+            spare: Vec::new(),
+        };
+        let inlet = Bytes::new(QueueInlet {
+            queue: Arc::clone(into),
+            chunk: Vec::new(),
+            taken: 0,
+        });
         link(outlet, inlet, Stamp { epoch, rank }, info, wake)
     };
-    (end(one, other, &there, &back), end(other, one, &back, &there))
+    (
+        end(one, other, &there, &back),
+        end(other, one, &back, &there),
+    )
 }
 
 /// One direction: what is on its way, and whether either end is gone.
@@ -56,7 +71,9 @@ struct State {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // no code panics while it holds the lock
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner()) // no code panics while it holds the lock
     }
 
     fn close(&self) {
@@ -65,7 +82,11 @@ impl Queue {
     }
 
     /// Waits until `done` or closed.
-    fn wait(&self, deadline: Deadline, done: impl Fn(&State) -> bool) -> Result<MutexGuard<'_, State>, LinkError> {
+    fn wait(
+        &self,
+        deadline: Deadline,
+        done: impl Fn(&State) -> bool,
+    ) -> Result<MutexGuard<'_, State>, LinkError> {
         const LONGEST: Duration = Duration::from_secs(3600);
         let mut state = self.lock();
         if done(&state) || state.closed {
@@ -85,7 +106,10 @@ impl Queue {
                 return Err(LinkError::Interrupted);
             }
             if deadline.expired() {
-                return Err(LinkError::Timeout { waited: since.elapsed(), half_written: false });
+                return Err(LinkError::Timeout {
+                    waited: since.elapsed(),
+                    half_written: false,
+                });
             }
         }
     }
@@ -99,12 +123,18 @@ struct QueueOutlet {
 impl QueueOutlet {
     /// Puts the filled spare chunk into the queue and takes an empty one.
     fn push(&mut self, deadline: Deadline) -> Result<(), LinkError> {
-        let mut state = self.queue.wait(deadline, |state| state.chunks.len() < CHUNKS)?;
+        let mut state = self
+            .queue
+            .wait(deadline, |state| state.chunks.len() < CHUNKS)?;
         if state.closed {
-            return Err(LinkError::PeerGone { detail: "it closed the link".to_owned() });
+            return Err(LinkError::PeerGone {
+                detail: "it closed the link".to_owned(),
+            });
         }
         let empty = state.recycled.pop().unwrap_or_default();
-        state.chunks.push_back(std::mem::replace(&mut self.spare, empty));
+        state
+            .chunks
+            .push_back(std::mem::replace(&mut self.spare, empty));
         drop(state);
         self.queue.changed.notify_one();
         Ok(())
@@ -112,7 +142,13 @@ impl QueueOutlet {
 }
 
 impl Outlet for QueueOutlet {
-    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
+    fn write_all(
+        &mut self,
+        header: &[u8],
+        meta: &[u8],
+        payload: &[&[u8]],
+        deadline: Deadline,
+    ) -> Result<(), Stopped> {
         self.spare.clear();
         let mut pushed = false;
         for mut part in [header, meta].into_iter().chain(payload.iter().copied()) {
@@ -121,13 +157,19 @@ impl Outlet for QueueOutlet {
                 self.spare.extend_from_slice(piece);
                 part = rest;
                 if self.spare.len() == CHUNK {
-                    self.push(deadline).map_err(|error| Stopped { error, half_written: pushed })?;
+                    self.push(deadline).map_err(|error| Stopped {
+                        error,
+                        half_written: pushed,
+                    })?;
                     pushed = true;
                 }
             }
         }
         if !self.spare.is_empty() {
-            self.push(deadline).map_err(|error| Stopped { error, half_written: pushed })?;
+            self.push(deadline).map_err(|error| Stopped {
+                error,
+                half_written: pushed,
+            })?;
         }
         Ok(())
     }
@@ -149,11 +191,15 @@ struct QueueInlet {
     taken: usize,
 }
 
-impl Inlet for QueueInlet {
+impl ByteInlet for QueueInlet {
     fn read_some(&mut self, target: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
         if self.taken == self.chunk.len() {
-            let mut state = self.queue.wait(deadline, |state| !state.chunks.is_empty())?;
-            let Some(chunk) = state.chunks.pop_front() else { return Ok(0) };
+            let mut state = self
+                .queue
+                .wait(deadline, |state| !state.chunks.is_empty())?;
+            let Some(chunk) = state.chunks.pop_front() else {
+                return Ok(0);
+            };
             let mut empty = std::mem::replace(&mut self.chunk, chunk);
             self.taken = 0;
             if state.recycled.len() < CHUNKS {

@@ -11,7 +11,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use crate::framing::{Inlet, Outlet, Stopped};
+use crate::framing::{ByteInlet, Outlet, Stopped};
 use crate::noise::{Keys, MAX_SEALED, TAG};
 use crate::stream::{Socket, SocketOutlet, receive};
 use crate::{Deadline, LinkError};
@@ -35,7 +35,16 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn split(self) -> (Outgoing, Incoming) {
         let keys = Arc::new(self.keys);
-        (Outgoing { keys: Arc::clone(&keys), next: self.sent }, Incoming { keys, next: self.received })
+        (
+            Outgoing {
+                keys: Arc::clone(&keys),
+                next: self.sent,
+            },
+            Incoming {
+                keys,
+                next: self.received,
+            },
+        )
     }
 }
 
@@ -96,8 +105,17 @@ impl SealedOutlet {
 }
 
 impl Outlet for SealedOutlet {
-    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
-        let mut parts = [header, meta].into_iter().chain(payload.iter().copied()).filter(|part| !part.is_empty());
+    fn write_all(
+        &mut self,
+        header: &[u8],
+        meta: &[u8],
+        payload: &[&[u8]],
+        deadline: Deadline,
+    ) -> Result<(), Stopped> {
+        let mut parts = [header, meta]
+            .into_iter()
+            .chain(payload.iter().copied())
+            .filter(|part| !part.is_empty());
         let mut part: &[u8] = parts.next().unwrap_or_default();
         let (first, mut begun) = (self.records.next, false);
         while !part.is_empty() {
@@ -114,7 +132,11 @@ impl Outlet for SealedOutlet {
                         let (piece, rest) = part.split_at(part.len().min(RECORD - gathered));
                         self.gathered[gathered..gathered + piece.len()].copy_from_slice(piece);
                         gathered += piece.len();
-                        part = if rest.is_empty() { parts.next().unwrap_or_default() } else { rest };
+                        part = if rest.is_empty() {
+                            parts.next().unwrap_or_default()
+                        } else {
+                            rest
+                        };
                     }
                     &self.gathered[..gathered]
                 };
@@ -123,7 +145,10 @@ impl Outlet for SealedOutlet {
                     part = parts.next().unwrap_or_default();
                 }
             }
-            if let Err(mut stopped) = self.socket.write_all(&self.batch[..filled], &[], &[], deadline) {
+            if let Err(mut stopped) =
+                self.socket
+                    .write_all(&self.batch[..filled], &[], &[], deadline)
+            {
                 let rekeyed = first / KEY_LIFE != self.records.next / KEY_LIFE;
                 stopped.half_written |= begun || rekeyed;
                 if !stopped.half_written {
@@ -182,7 +207,9 @@ impl SealedInlet {
             let have = self.end - self.start;
             if let Some(len) = self.announced() {
                 if len < TAG {
-                    return Err(LinkError::Tampered { record: self.records.next });
+                    return Err(LinkError::Tampered {
+                        record: self.records.next,
+                    });
                 }
                 if have >= PREFIX + len {
                     return Ok(Some(len));
@@ -194,17 +221,23 @@ impl SealedInlet {
             }
             match receive(&self.socket, &mut self.arrived[self.end..], deadline)? {
                 0 if have == 0 => return Ok(None),
-                0 => return Err(LinkError::PeerGone { detail: "it closed the link in the middle of a frame".to_owned() }),
+                0 => {
+                    return Err(LinkError::PeerGone {
+                        detail: "it closed the link in the middle of a frame".to_owned(),
+                    });
+                }
                 more => self.end += more,
             }
         }
     }
 }
 
-impl Inlet for SealedInlet {
+impl ByteInlet for SealedInlet {
     fn read_some(&mut self, target: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
         while self.taken == self.ready {
-            let Some(len) = self.await_record(deadline)? else { return Ok(0) };
+            let Some(len) = self.await_record(deadline)? else {
+                return Ok(0);
+            };
             let begin = self.start + PREFIX;
             let sealed = &self.arrived[begin..begin + len];
             self.start = begin + len;

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
 use rustix::process::{Pid, getpid};
 
-use crate::framing::{Inlet, Outlet, Stamp, Stopped, link};
+use crate::framing::{ByteInlet, Bytes, Outlet, Stamp, Stopped, link};
 use crate::link::{Link, LinkInfo};
 use crate::{Deadline, LinkError};
 
@@ -26,7 +26,10 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Socket {
-        Socket { fd, owner: getpid() }
+        Socket {
+            fd,
+            owner: getpid(),
+        }
     }
 
     pub(crate) fn shut(&self, how: Shutdown) {
@@ -53,7 +56,13 @@ impl Drop for Socket {
 pub(crate) fn clear_link(fd: OwnedFd, stamp: Stamp, info: LinkInfo) -> Link {
     let socket = Arc::new(Socket::new(fd));
     let wake = waker(&socket);
-    link(SocketOutlet::new(Arc::clone(&socket)), SocketInlet::new(socket), stamp, info, wake)
+    link(
+        SocketOutlet::new(Arc::clone(&socket)),
+        Bytes::new(SocketInlet::new(socket)),
+        stamp,
+        info,
+        wake,
+    )
 }
 
 /// What a severer does to a socket; it does not keep the socket open.
@@ -74,7 +83,10 @@ pub(crate) struct Wait {
 
 impl Wait {
     pub(crate) fn until(deadline: Deadline) -> Wait {
-        Wait { deadline, since: None }
+        Wait {
+            deadline,
+            since: None,
+        }
     }
 
     /// Returns when `socket` may be ready for `events`, or with the reason to stop waiting.
@@ -84,7 +96,10 @@ impl Wait {
         let since = *self.since.get_or_insert_with(Instant::now);
         loop {
             let slice = self.deadline.slice(LONGEST);
-            let timeout = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: i64::from(slice.subsec_nanos()) };
+            let timeout = Timespec {
+                tv_sec: slice.as_secs() as i64,
+                tv_nsec: i64::from(slice.subsec_nanos()),
+            };
             match poll(&mut [PollFd::new(&socket, events)], Some(&timeout)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
@@ -94,7 +109,10 @@ impl Wait {
                 return Err(LinkError::Interrupted);
             }
             if self.deadline.expired() {
-                return Err(LinkError::Timeout { waited: since.elapsed(), half_written: false });
+                return Err(LinkError::Timeout {
+                    waited: since.elapsed(),
+                    half_written: false,
+                });
             }
         }
     }
@@ -112,7 +130,13 @@ impl SocketOutlet {
 }
 
 impl Outlet for SocketOutlet {
-    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
+    fn write_all(
+        &mut self,
+        header: &[u8],
+        meta: &[u8],
+        payload: &[&[u8]],
+        deadline: Deadline,
+    ) -> Result<(), Stopped> {
         /// Pieces of one system call. The kernel takes 1024, but the list is built anew after each partial write.
         const WINDOW: usize = 64;
         let parts = payload.len() + 2;
@@ -138,7 +162,12 @@ impl Outlet for SocketOutlet {
                 return Ok(());
             }
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match sendmsg(&self.socket, &window[..used], &mut SendAncillaryBuffer::default(), flags) {
+            match sendmsg(
+                &self.socket,
+                &window[..used],
+                &mut SendAncillaryBuffer::default(),
+                flags,
+            ) {
                 Ok(mut sent) => {
                     written += sent;
                     while index < parts && sent >= part(index).len() - offset {
@@ -148,11 +177,18 @@ impl Outlet for SocketOutlet {
                     offset += sent;
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait
-                    .ready(&self.socket, PollFlags::OUT)
-                    .map_err(|error| Stopped { error, half_written: written > 0 })?,
+                Err(Errno::AGAIN) => {
+                    wait.ready(&self.socket, PollFlags::OUT)
+                        .map_err(|error| Stopped {
+                            error,
+                            half_written: written > 0,
+                        })?
+                }
                 Err(errno) => {
-                    return Err(Stopped { error: LinkError::from_errno(errno), half_written: written > 0 });
+                    return Err(Stopped {
+                        error: LinkError::from_errno(errno),
+                        half_written: written > 0,
+                    });
                 }
             }
         }
@@ -183,11 +219,16 @@ const BUFFER: usize = 64 << 10;
 
 impl SocketInlet {
     pub(crate) fn new(socket: Arc<Socket>) -> SocketInlet {
-        SocketInlet { socket, buffer: vec![0; BUFFER].into_boxed_slice(), start: 0, end: 0 }
+        SocketInlet {
+            socket,
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            start: 0,
+            end: 0,
+        }
     }
 }
 
-impl Inlet for SocketInlet {
+impl ByteInlet for SocketInlet {
     fn read_some(&mut self, target: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
         if self.start == self.end {
             if target.len() >= DIRECT {
@@ -210,7 +251,11 @@ impl Inlet for SocketInlet {
 }
 
 /// Waits for bytes on the socket; 0 is its end.
-pub(crate) fn receive(socket: &Socket, buffer: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
+pub(crate) fn receive(
+    socket: &Socket,
+    buffer: &mut [u8],
+    deadline: Deadline,
+) -> Result<usize, LinkError> {
     let mut wait = Wait::until(deadline);
     loop {
         match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
