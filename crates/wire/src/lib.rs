@@ -12,10 +12,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod codec;
 mod error;
 pub mod fingerprint;
 pub mod frame;
 mod kind;
+pub mod message;
 
 pub use error::WireError;
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
