@@ -1,6 +1,6 @@
 //! What the program itself says about the job; it goes before every variable.
 
-use super::{BootstrapError, Meeting, Role, Token};
+use super::{BootstrapError, Launch, Launcher, Meeting, Role, Token};
 
 /// Explicit arguments. Whatever is `None` is found in the environment.
 ///
@@ -28,16 +28,34 @@ pub struct Arguments {
 impl Arguments {
     /// A world of one, whatever the environment says.
     pub fn solo() -> Self {
-        Arguments {
-            rank: Some(0),
-            world: Some(1),
-            ..Arguments::default()
-        }
+        Arguments { rank: Some(0), world: Some(1), ..Arguments::default() }
     }
 
     /// The text form of a rendezvous, as `SYNCLINE_RENDEZVOUS` has it.
     pub fn rendezvous(mut self, text: &str) -> Result<Self, BootstrapError> {
         self.meeting = Some(text.parse()?);
         Ok(self)
+    }
+
+    /// The launch these arguments describe alone; `None` when they only add to what a launcher says.
+    pub(super) fn launch(&self) -> Result<Option<Launch>, BootstrapError> {
+        let Some(rank) = self.rank else {
+            return Ok(None);
+        };
+        let half = |missing| BootstrapError::HalfSet { variable: "the rank argument".into(), value: rank.to_string(), missing };
+        let world = self.world.ok_or(half("the world argument"))?;
+        if rank >= world {
+            return Err(BootstrapError::TooLarge {
+                variable: "the rank argument".into(),
+                value: rank,
+                limit_variable: "the world argument".into(),
+                limit: world,
+            });
+        }
+        if world > 1 && self.meeting.is_none() {
+            return Err(half("the rendezvous argument"));
+        }
+        let because = format!("the program passed rank {rank} of {world}");
+        Ok(Some(Launch::new(Launcher::Arguments, rank, world, because)))
     }
 }

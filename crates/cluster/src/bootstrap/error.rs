@@ -17,9 +17,7 @@ pub enum BootstrapError {
         expected: &'static str,
     },
     /// One half of a pair is set.
-    #[error(
-        "{variable}={value} is set but {missing} is not, so the job cannot be known; set {missing}, or unset {variable} to run alone"
-    )]
+    #[error("{variable}={value} is set but {missing} is not, so the job cannot be known; set {missing}, or unset {variable} to run alone")]
     HalfSet {
         /// The variable that is there.
         variable: String,
@@ -41,9 +39,7 @@ pub enum BootstrapError {
         limit: u32,
     },
     /// Two sources that should agree do not.
-    #[error(
-        "{variable}={value} contradicts {other}={other_value}; unset the one that was left over"
-    )]
+    #[error("{variable}={value} contradicts {other}={other_value}; unset the one that was left over")]
     Contradiction {
         /// One variable.
         variable: String,
@@ -55,9 +51,7 @@ pub enum BootstrapError {
         other_value: String,
     },
     /// A rendezvous text that means nothing.
-    #[error(
-        "rendezvous {value:?}: {problem}; write unix:@name, tcp://host:port, host:port or file:/path"
-    )]
+    #[error("rendezvous {value:?}: {problem}; write unix:@name, tcp://host:port, host:port or file:/path")]
     Rendezvous {
         /// The text as given.
         value: String,
@@ -98,12 +92,9 @@ pub enum BootstrapError {
 pub enum TokenError {
     /// There is no folder for the user's key.
     #[error(
-        "no token is given and there is no home folder to keep the user's key in (HOME is {home:?}); set SYNCLINE_TOKEN to the same secret on every rank"
+        "no token is given and neither HOME nor XDG_CONFIG_HOME names a folder to keep the user's key in; set SYNCLINE_TOKEN to the same secret on every rank"
     )]
-    NoHome {
-        /// What `HOME` holds.
-        home: Option<String>,
-    },
+    NoHome,
     /// The key file may have been read or written by somebody else.
     #[error("the key file {} {problem}; {hint}, or set SYNCLINE_TOKEN on every rank", path.display())]
     Unsafe {

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::{Meeting, TokenOrigin};
+use super::{BootstrapError, Environment, Meeting, TokenOrigin, derive};
 
 /// Who this process is in its job, how it will find the others, and why we think so.
 #[derive(Debug, Clone)]
@@ -90,6 +90,83 @@ pub enum HostSpan {
 }
 
 impl Launch {
+    /// A launch about which nothing but rank and size is known yet.
+    pub(super) fn new(launcher: Launcher, rank: u32, world: u32, because: String) -> Self {
+        Launch {
+            launcher,
+            rank: Some(rank),
+            world,
+            local_rank: None,
+            local_size: None,
+            role: Role::Both,
+            hosts: HostSpan::Unknown,
+            meeting: Meeting::Alone,
+            token: TokenOrigin::None,
+            epoch: 0,
+            job: launcher.name().to_owned(),
+            because: vec![because],
+        }
+    }
+
+    /// Takes a meeting point that was given by hand, whatever the launcher offers.
+    pub(super) fn meet_at(&mut self, meeting: Meeting) {
+        self.because.push(format!("the meeting point {meeting} was given"));
+        // The given place is what the ranks share, so it also names the job where nothing else does.
+        if matches!(self.launcher, Launcher::Explicit | Launcher::Arguments | Launcher::SynclineRun) {
+            self.job = format!("{meeting} epoch {}", self.epoch);
+        }
+        match &meeting {
+            Meeting::Unix { .. } => self.hosts = HostSpan::One,
+            Meeting::Tcp { host, .. } if derive::is_loopback(host) => self.hosts = HostSpan::One,
+            _ => {}
+        }
+        self.meeting = meeting;
+    }
+
+    /// Fills in what follows from the rest: a world of one meets nobody, one host holds all ranks.
+    pub(super) fn settle_hosts(&mut self) -> Result<(), BootstrapError> {
+        let Some(rank) = self.rank else {
+            return Ok(()); // DMLC: even a single worker joins its scheduler.
+        };
+        if self.world == 1 {
+            self.meeting = Meeting::Alone;
+            self.hosts = HostSpan::One;
+        }
+        if let (HostSpan::Unknown, Some(size)) = (self.hosts, self.local_size) {
+            self.hosts = if size < self.world { HostSpan::Several } else { HostSpan::One };
+        }
+        if self.hosts == HostSpan::One {
+            self.local_rank = self.local_rank.or(Some(rank));
+            self.local_size = self.local_size.or(Some(self.world));
+        }
+        match (self.local_rank, self.local_size) {
+            (Some(value), Some(limit)) if value >= limit => Err(BootstrapError::TooLarge {
+                variable: format!("{}'s local rank", self.launcher),
+                value,
+                limit_variable: "its local size".into(),
+                limit,
+            }),
+            (_, Some(size)) if size > self.world => Err(BootstrapError::Contradiction {
+                variable: format!("the local size of {}", self.launcher),
+                value: size.to_string(),
+                other: "its world size".into(),
+                other_value: self.world.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where a token comes from that nobody gave.
+    pub(super) fn token_origin(&self, environment: &Environment) -> TokenOrigin {
+        match self.meeting {
+            Meeting::Alone => TokenOrigin::None,
+            Meeting::File { .. } | Meeting::Pmi { .. } => TokenOrigin::Exchanged,
+            Meeting::Unix { .. } | Meeting::Tcp { .. } => {
+                TokenOrigin::Derived { key_file: derive::key_file(environment), launcher: self.launcher, job: self.job.clone() }
+            }
+        }
+    }
+
     /// Whether this process hosts the coordinator: rank 0, the scheduler of a DMLC job, or a process alone.
     ///
     /// Under `syncline run` no rank does: the launcher hosts it, so it outlives every rank.
@@ -107,15 +184,10 @@ impl Launch {
         match self.launcher {
             Launcher::Solo => "nobody else is expected in a world of one".into(),
             Launcher::Arguments => {
-                format!(
-                    "start it with rank {rank} of {world}, the same rendezvous ({}) and the same token",
-                    self.meeting
-                )
+                format!("start it with rank {rank} of {world}, the same rendezvous ({}) and the same token", self.meeting)
             }
             Launcher::SynclineRun => {
-                format!(
-                    "`syncline run` starts it with SYNCLINE_RANK={rank}; look for its lines in the output or in --log-dir"
-                )
+                format!("`syncline run` starts it with SYNCLINE_RANK={rank}; look for its lines in the output or in --log-dir")
             }
             Launcher::Explicit => format!(
                 "start it with SYNCLINE_RANK={rank} SYNCLINE_WORLD_SIZE={world} SYNCLINE_RENDEZVOUS={} and the same SYNCLINE_TOKEN",
@@ -185,9 +257,7 @@ impl Role {
 
     /// The role that a word of `SYNCLINE_ROLE` means; any case.
     pub fn from_name(name: &str) -> Option<Role> {
-        [Role::Both, Role::Worker, Role::Server, Role::Coordinator]
-            .into_iter()
-            .find(|role| role.name().eq_ignore_ascii_case(name.trim()))
+        [Role::Both, Role::Worker, Role::Server, Role::Coordinator].into_iter().find(|role| role.name().eq_ignore_ascii_case(name.trim()))
     }
 }
 

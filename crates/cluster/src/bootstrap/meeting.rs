@@ -46,43 +46,26 @@ impl FromStr for Meeting {
 
     /// Reads `unix:@name`, `tcp://host:port`, `host:port`, `[v6]:port` or `file:/path`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = |problem: &'static str| BootstrapError::Rendezvous {
-            value: text.to_owned(),
-            problem,
-        };
+        let wrong = |problem: &'static str| BootstrapError::Rendezvous { value: text.to_owned(), problem };
         let trimmed = text.trim();
         if let Some(rest) = trimmed.strip_prefix("unix:") {
-            let name = rest.strip_prefix('@').ok_or(wrong(
-                "only abstract names are used, so that nothing stays on disk",
-            ))?;
+            let name = rest.strip_prefix('@').ok_or(wrong("only abstract names are used, so that nothing stays on disk"))?;
             if name.is_empty() || name.len() > LONGEST_UNIX_NAME || name.contains('\0') {
-                return Err(wrong(
-                    "an abstract name has 1 to 107 bytes and no zero byte",
-                ));
+                return Err(wrong("an abstract name has 1 to 107 bytes and no zero byte"));
             }
-            return Ok(Meeting::Unix {
-                name: name.to_owned(),
-            });
+            return Ok(Meeting::Unix { name: name.to_owned() });
         }
         if let Some(rest) = trimmed.strip_prefix("file:") {
             // `file:///path` is how browsers write it; an authority part (`file://host/path`) means nothing here.
             let path = rest.strip_prefix("//").unwrap_or(rest);
             if !path.starts_with('/') {
-                return Err(wrong(
-                    "the path must be absolute: ranks may start in different folders",
-                ));
+                return Err(wrong("the path must be absolute: ranks may start in different folders"));
             }
-            return Ok(Meeting::File {
-                path: PathBuf::from(path),
-            });
+            return Ok(Meeting::File { path: PathBuf::from(path) });
         }
         let endpoint = trimmed.strip_prefix("tcp://").unwrap_or(trimmed);
         let (host, port) = split_endpoint(endpoint).map_err(wrong)?;
-        Ok(Meeting::Tcp {
-            host,
-            port,
-            spare_ports: Vec::new(),
-        })
+        Ok(Meeting::Tcp { host, port, spare_ports: Vec::new() })
     }
 }
 
@@ -91,12 +74,8 @@ pub(super) fn split_endpoint(endpoint: &str) -> Result<(String, u16), &'static s
     let (host, port) = endpoint.rsplit_once(':').ok_or("it has no port")?;
     let host = match host.strip_prefix('[') {
         Some(inner) => {
-            let inner = inner
-                .strip_suffix(']')
-                .ok_or("the bracket of the IPv6 address is not closed")?;
-            inner
-                .parse::<std::net::Ipv6Addr>()
-                .map_err(|_| "the brackets hold no IPv6 address")?;
+            let inner = inner.strip_suffix(']').ok_or("the bracket of the IPv6 address is not closed")?;
+            inner.parse::<std::net::Ipv6Addr>().map_err(|_| "the brackets hold no IPv6 address")?;
             inner
         }
         None if host.contains(':') => {
