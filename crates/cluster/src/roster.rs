@@ -1,28 +1,36 @@
 //! How a process introduces itself to the coordinator, and through it to everybody.
 
 use std::fs;
+use std::net::SocketAddr;
 
 use syncline_transport::Door;
-use syncline_wire::message::{HostId, MemberInfo, RoleCode};
+use syncline_wire::message::{HostId, MAX_NAME, MemberInfo, RoleCode};
 
-use crate::Role;
-use crate::bootstrap::address;
+use crate::bootstrap::Launch;
+use crate::bootstrap::address::{HostIdentity, host_label};
+use crate::{Error, Role};
 
-/// This process, as the others will know it. The rank is filled in by the coordinator.
-pub(crate) fn introduce(role: Role, rank: Option<u32>, local_rank: Option<u32>, door: &Door, identity: [u8; 16], interface: Option<&str>) -> MemberInfo<Option<u32>> {
-    let addresses = address::offer(door.tcp_addresses(), interface);
-    MemberInfo {
-        rank,
-        role: code(role),
+/// This process, as the others will know it, reachable from other hosts at `addresses`.
+pub(crate) fn introduce(launch: &Launch, door: &Door, instance: [u8; 16], addresses: Vec<SocketAddr>) -> Result<MemberInfo<Option<u32>>, Error> {
+    let host = HostIdentity::current().map_err(|error| Error::system("start: which host this is", error))?;
+    Ok(MemberInfo {
+        rank: launch.rank,
+        role: code(launch.role),
         pid: std::process::id(),
         pid_space: pid_space(),
-        host: address::host_identity(),
+        host: HostId { boot: boot_number(&host.boot), network: host.network },
         host_name: host_name(),
         unix_name: door.unix_name().unwrap_or_default().to_owned(),
         addresses,
-        instance: identity,
-        local_rank_hint: local_rank,
-    }
+        instance,
+        local_rank_hint: launch.local_rank,
+    })
+}
+
+/// The boot id in sixteen bytes; a hash, since a hidden one has another form.
+fn boot_number(text: &str) -> [u8; 16] {
+    let hash = blake3::hash(text.as_bytes());
+    hash.as_bytes()[..16].try_into().expect("a hash has 32 bytes")
 }
 
 /// A member of a world of one.
@@ -48,8 +56,11 @@ pub(crate) fn pid_space() -> u64 {
 }
 
 fn host_name() -> String {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    name.chars().take(255).collect()
+    let mut name = host_label();
+    while name.len() > MAX_NAME {
+        name.pop();
+    }
+    name
 }
 
 fn code(role: Role) -> RoleCode {

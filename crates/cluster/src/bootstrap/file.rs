@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::private_file::{self, Found};
-use super::wait::Deadline;
+use syncline_transport::Deadline;
 use super::{Invitation, InvitationError};
 
 /// How often a waiting rank looks: often at first, then seldom enough for a file server with a thousand ranks.

@@ -26,7 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 
-use super::wait::Deadline;
+use syncline_transport::Deadline;
 use super::{Invitation, InvitationError, pmi_mapping};
 
 /// Longer than any line of a server that keeps to its own `vallen_max` of 1024.
