@@ -1,1 +1,2 @@
 //! cluster
+pub mod bootstrap;
