@@ -27,7 +27,7 @@ const FREE: &[&str] = &[
     "build.rs",
 ];
 
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.path.ends_with(".rs")) {
         if FREE.iter().any(|place| file.path.contains(place)) {

@@ -35,8 +35,9 @@ fn objection(file: &File) -> Option<Finding> {
             file.text.trim().is_empty() || first.starts_with("\"\"\"") || opens(first, "#");
         (content, "a docstring that says why the file exists")
     } else if first.starts_with("#!") {
+        let second = lines.next().unwrap_or_default();
         (
-            opens(lines.next().unwrap_or_default(), "#"),
+            opens(second, "#") || second.starts_with("\"\"\""),
             "a comment below `#!` that says what the script does",
         )
     } else {
@@ -88,6 +89,10 @@ mod tests {
         assert!(passes(
             "scripts/x",
             "#!/usr/bin/env bash\n# Sets things up."
+        ));
+        assert!(passes(
+            "scripts/x",
+            "#!/usr/bin/env python3\n\"\"\"Sets things up.\"\"\""
         ));
         assert!(!passes("scripts/x", "#!/usr/bin/env bash\nset -eu"));
         assert!(passes("README.md", "# Any text"));
