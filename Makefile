@@ -42,4 +42,4 @@ setup: ## what demo and test do first: packages, virtual environment, Python pac
 	@scripts/setup
 
 clean: ## remove everything these commands made in this folder
-	rm -rf target fuzz/target .venv .cache
+	rm -rf target fuzz/target bindings/python/wheel-data .venv .cache

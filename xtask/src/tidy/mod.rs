@@ -12,6 +12,7 @@ mod openings;
 mod places;
 mod reasons;
 mod unsafe_code;
+mod variables;
 
 use std::fmt;
 use std::path::Path;
@@ -58,6 +59,7 @@ const RULES: &[(&str, Rule)] = &[
     ("doors", doors::check),
     ("names", names::check),
     ("places", places::check),
+    ("variables", variables::check),
 ];
 
 /// Runs every rule on the project at `root`; true when all of them are content.

@@ -1,7 +1,7 @@
 //! Open any file and you know why it exists: each begins with the sentence that says so.
 //!
-//! Rust sources open with `//!`; tests, examples and build scripts may use a plain comment. Python opens with a
-//! docstring or a comment, a script has its comment right below the `#!` line.
+//! Rust sources open with `//!` or with the README beside them; tests, examples and build scripts may use a plain
+//! comment. Python opens with a docstring or a comment, a script has its comment right below the `#!` line.
 
 use super::{Finding, Tree};
 use crate::tree::File;
@@ -22,7 +22,9 @@ fn objection(file: &File) -> Option<Finding> {
             || ["tests/", "examples/", "benches/", "fuzz_targets/"]
                 .iter()
                 .any(|folder| file.path.contains(folder));
-        let content = opens(first, "//!") || plain_comment_will_do && opens(first, "//");
+        let is_readme = first.starts_with("#![doc = include_str!(");
+        let content =
+            opens(first, "//!") || is_readme || plain_comment_will_do && opens(first, "//");
         (content, "`//!` and why the file exists")
     } else if file.path.ends_with(".py") || file.path.ends_with(".pyi") {
         let first = if first.starts_with("#!") {
@@ -70,6 +72,11 @@ mod tests {
         assert!(!passes("crates/x/src/a.rs", "// a plain comment"));
         assert!(!passes("crates/x/src/a.rs", "//!\nfn a() {}"));
         assert!(!passes("crates/x/src/a.rs", ""));
+        assert!(passes(
+            "crates/x/src/lib.rs",
+            "#![doc = include_str!(\"../README.md\")]"
+        ));
+        assert!(!passes("crates/x/src/lib.rs", "#![allow(dead_code)]"));
     }
 
     #[test]
