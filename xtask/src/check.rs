@@ -17,11 +17,7 @@ pub(crate) fn run(root: &Path) -> bool {
             Work::Cargo(arguments) => cargo(root, &arguments),
         };
         let verdict = if passed { "ok" } else { "FAILED" };
-        println!(
-            "check: {} {verdict} in {:.1} s",
-            step.name,
-            started.elapsed().as_secs_f64()
-        );
+        println!("check: {} {verdict} in {:.1} s", step.name, started.elapsed().as_secs_f64());
         if !passed {
             failed.push(step.name);
         }
@@ -48,38 +44,18 @@ enum Work {
 fn steps(root: &Path) -> Vec<Step> {
     let mut steps = vec![
         cargo_step("format", "fmt --all --check"),
-        Step {
-            name: "tidy".to_owned(),
-            work: Work::Tidy,
-        },
-        cargo_step(
-            "lints",
-            "clippy --workspace --all-targets --locked --quiet -- -D warnings",
-        ),
-        cargo_step(
-            "documentation",
-            "doc --workspace --no-deps --locked --quiet",
-        ),
+        Step { name: "tidy".to_owned(), work: Work::Tidy },
+        cargo_step("lints", "clippy --workspace --all-targets --locked --quiet -- -D warnings"),
+        cargo_step("documentation", "doc --workspace --no-deps --locked --quiet"),
     ];
     let files = Tree::read(root).map(|tree| tree.files).unwrap_or_default();
-    let manifests: Vec<&str> = files
-        .iter()
-        .filter(|file| file.name() == "Cargo.toml")
-        .map(|file| file.path.as_str())
-        .collect();
-    let workspace = files
-        .iter()
-        .find(|file| file.path == "Cargo.toml")
-        .map_or("", |file| file.text.as_str());
+    let manifests: Vec<&str> = files.iter().filter(|file| file.name() == "Cargo.toml").map(|file| file.path.as_str()).collect();
+    let workspace = files.iter().find(|file| file.path == "Cargo.toml").map_or("", |file| file.text.as_str());
     for manifest in outside(workspace, &manifests) {
         let folder = manifest.trim_end_matches("/Cargo.toml");
-        steps.push(cargo_step(
-            &format!("format of {folder}"),
-            &format!("fmt --manifest-path {manifest} --check"),
-        ));
+        steps.push(cargo_step(&format!("format of {folder}"), &format!("fmt --manifest-path {manifest} --check")));
         if folder != "fuzz" {
-            let arguments =
-                format!("clippy --manifest-path {manifest} --all-targets --quiet -- -D warnings");
+            let arguments = format!("clippy --manifest-path {manifest} --all-targets --quiet -- -D warnings");
             steps.push(cargo_step(&format!("lints of {folder}"), &arguments));
         }
     }
@@ -88,10 +64,7 @@ fn steps(root: &Path) -> Vec<Step> {
 
 fn cargo_step(name: &str, arguments: &str) -> Step {
     let arguments = arguments.split(' ').map(str::to_owned).collect();
-    Step {
-        name: name.to_owned(),
-        work: Work::Cargo(arguments),
-    }
+    Step { name: name.to_owned(), work: Work::Cargo(arguments) }
 }
 
 /// The manifests that the workspace's `members` do not cover. Members are paths or `folder/*`.
@@ -105,14 +78,10 @@ fn outside<'a>(workspace: &str, manifests: &[&'a str]) -> Vec<&'a str> {
         .filter_map(|member| member.as_str().map(str::to_owned))
         .collect();
     let is_member = |folder: &str| {
-        members
-            .iter()
-            .any(|member| match member.strip_suffix("/*") {
-                Some(parent) => folder
-                    .strip_prefix(parent)
-                    .is_some_and(|rest| rest.starts_with('/') && !rest[1..].contains('/')),
-                None => member == folder,
-            })
+        members.iter().any(|member| match member.strip_suffix("/*") {
+            Some(parent) => folder.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/') && !rest[1..].contains('/')),
+            None => member == folder,
+        })
     };
     manifests
         .iter()
@@ -124,11 +93,7 @@ fn outside<'a>(workspace: &str, manifests: &[&'a str]) -> Vec<&'a str> {
 
 fn cargo(root: &Path, arguments: &[String]) -> bool {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let status = Command::new(cargo)
-        .args(arguments)
-        .env("RUSTDOCFLAGS", "-D warnings")
-        .current_dir(root)
-        .status();
+    let status = Command::new(cargo).args(arguments).env("RUSTDOCFLAGS", "-D warnings").current_dir(root).status();
     match status {
         Ok(status) => status.success(),
         Err(error) => {
@@ -153,27 +118,14 @@ mod tests {
             "crates/shm/nested/Cargo.toml",
             "bindings/python/Cargo.toml",
         ];
-        assert_eq!(
-            outside(workspace, &manifests),
-            [
-                "fuzz/Cargo.toml",
-                "crates/shm/nested/Cargo.toml",
-                "bindings/python/Cargo.toml"
-            ]
-        );
+        assert_eq!(outside(workspace, &manifests), ["fuzz/Cargo.toml", "crates/shm/nested/Cargo.toml", "bindings/python/Cargo.toml"]);
     }
 
     #[test]
     fn every_step_of_the_promise_is_there() {
-        let names: Vec<String> = steps(&crate::tree::root())
-            .into_iter()
-            .map(|step| step.name)
-            .collect();
+        let names: Vec<String> = steps(&crate::tree::root()).into_iter().map(|step| step.name).collect();
         for name in ["format", "tidy", "lints", "documentation"] {
-            assert!(
-                names.iter().any(|step| step == name),
-                "{name} is missing from {names:?}"
-            );
+            assert!(names.iter().any(|step| step == name), "{name} is missing from {names:?}");
         }
     }
 }

@@ -30,9 +30,5 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

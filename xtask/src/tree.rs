@@ -27,16 +27,8 @@ pub(crate) struct Tree {
 impl Tree {
     /// Reads the project at `root`. Files that are not text are left out: no rule speaks of them.
     pub(crate) fn read(root: &Path) -> std::io::Result<Tree> {
-        let listed = Command::new("git")
-            .args([
-                "ls-files",
-                "-z",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ])
-            .current_dir(root)
-            .output()?;
+        let listed =
+            Command::new("git").args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root).output()?;
         if !listed.status.success() {
             return Err(std::io::Error::other(format!(
                 "git ls-files failed in {}: {}",
@@ -50,10 +42,7 @@ impl Tree {
             // A file that is listed but deleted in the work tree cannot be read and needs no check.
             .filter_map(|path| {
                 let text = std::fs::read_to_string(root.join(path)).ok()?;
-                Some(File {
-                    path: path.to_owned(),
-                    text,
-                })
+                Some(File { path: path.to_owned(), text })
             })
             .collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -68,29 +57,24 @@ impl Tree {
     /// Is there a file, or a folder with a file in it, at `path`?
     pub(crate) fn exists(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
-        self.files
-            .iter()
-            .any(|file| file.path == path || file.path.starts_with(&folder))
+        self.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
     }
 
     /// A made-up project for a rule's tests.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Tree {
-        let files = files
-            .iter()
-            .map(|(path, text)| File {
-                path: (*path).to_owned(),
-                text: (*text).to_owned(),
-            })
-            .collect();
+        let files = files.iter().map(|(path, text)| File { path: (*path).to_owned(), text: (*text).to_owned() }).collect();
         Tree { files }
     }
 }
 
 /// The project's root: the folder above this crate's own.
+///
+/// Asked when it runs and not when it is compiled: with a shared target folder the program may have been built in
+/// another checkout.
 pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_path_buf()
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("xtask"), PathBuf::from);
+    here.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
 #[cfg(test)]
@@ -110,10 +94,6 @@ mod tests {
     fn the_real_project_is_found_and_read() {
         let tree = Tree::read(&root()).expect("the project is a git work tree");
         assert!(tree.get("xtask/src/tree.rs").is_some());
-        assert!(
-            tree.files
-                .iter()
-                .all(|file| !file.path.starts_with("target/"))
-        );
+        assert!(tree.files.iter().all(|file| !file.path.starts_with("target/")));
     }
 }

@@ -22,14 +22,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let spans = code_spans(&document.text);
     let mut findings: Vec<Finding> = packages
         .iter()
-        .filter(|package| {
-            package.folder.starts_with("crates/") || package.folder.starts_with("bindings/")
-        })
-        .filter(|package| {
-            !spans
-                .iter()
-                .any(|(_, span)| span.trim_end_matches('/') == package.folder)
-        })
+        .filter(|package| package.folder.starts_with("crates/") || package.folder.starts_with("bindings/"))
+        .filter(|package| !spans.iter().any(|(_, span)| span.trim_end_matches('/') == package.folder))
         .map(|package| Finding::at(DOCUMENT, format!("does not speak of `{}`", package.folder)))
         .collect();
     let names = Names::of(tree, &packages);
@@ -61,12 +55,7 @@ fn code_spans(text: &str) -> Vec<(usize, String)> {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
         } else if !fenced {
-            spans.extend(
-                line.split('`')
-                    .skip(1)
-                    .step_by(2)
-                    .map(|span| (number, span.trim().to_owned())),
-            );
+            spans.extend(line.split('`').skip(1).step_by(2).map(|span| (number, span.trim().to_owned())));
         }
     }
     spans
@@ -87,24 +76,14 @@ struct Names {
 
 impl Names {
     fn of(tree: &Tree, packages: &[Package]) -> Names {
-        let mut names = Names {
-            by_crate: BTreeMap::new(),
-            words: BTreeSet::new(),
-        };
+        let mut names = Names { by_crate: BTreeMap::new(), words: BTreeSet::new() };
         for package in packages {
             let defined = names.by_crate.entry(package.short.clone()).or_default();
             let folder = format!("{}/", package.folder);
-            for file in tree
-                .files
-                .iter()
-                .filter(|file| file.path.starts_with(&folder))
-            {
+            for file in tree.files.iter().filter(|file| file.path.starts_with(&folder)) {
                 let path = &file.path[folder.len()..];
                 if path.ends_with(".rs") || path.ends_with(".py") || path.ends_with(".pyi") {
-                    defined.extend(
-                        path.split('/')
-                            .map(|part| part.split('.').next().unwrap_or(part).to_owned()),
-                    );
+                    defined.extend(path.split('/').map(|part| part.split('.').next().unwrap_or(part).to_owned()));
                     defined.extend(file.text.lines().flat_map(definitions));
                     names.words.extend(words(&file.text).map(str::to_owned));
                 }
@@ -114,9 +93,7 @@ impl Names {
     }
 
     fn objection(&self, span: &str) -> Option<String> {
-        let mut segments = span
-            .split("::")
-            .map(|part| part.split(['(', '<', '!', '{', ' ']).next().unwrap_or(part));
+        let mut segments = span.split("::").map(|part| part.split(['(', '<', '!', '{', ' ']).next().unwrap_or(part));
         let first = segments.next().unwrap_or_default();
         if first == "std" {
             return None;
@@ -131,20 +108,7 @@ impl Names {
 
 /// The names that one line of source defines, near enough: items, re-exports and, at the start of a line, enum variants.
 fn definitions(line: &str) -> Vec<String> {
-    const ITEMS: &[&str] = &[
-        "struct",
-        "enum",
-        "trait",
-        "type",
-        "union",
-        "const",
-        "static",
-        "fn",
-        "mod",
-        "macro_rules",
-        "class",
-        "def",
-    ];
+    const ITEMS: &[&str] = &["struct", "enum", "trait", "type", "union", "const", "static", "fn", "mod", "macro_rules", "class", "def"];
     let trimmed = line.trim_start();
     if trimmed.starts_with("//") || trimmed.starts_with('#') {
         return Vec::new();
@@ -153,20 +117,13 @@ fn definitions(line: &str) -> Vec<String> {
     if trimmed.starts_with("pub use ") {
         return words.into_iter().map(str::to_owned).collect();
     }
-    let items = words
-        .windows(2)
-        .filter(|pair| ITEMS.contains(&pair[0]))
-        .map(|pair| pair[1]);
-    let variant = words
-        .first()
-        .copied()
-        .filter(|word| is_type_name(word) && trimmed.starts_with(word));
+    let items = words.windows(2).filter(|pair| ITEMS.contains(&pair[0])).map(|pair| pair[1]);
+    let variant = words.first().copied().filter(|word| is_type_name(word) && trimmed.starts_with(word));
     items.chain(variant).map(str::to_owned).collect()
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .filter(|word| !word.is_empty())
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -176,27 +133,12 @@ mod tests {
     fn findings(document: &str) -> Vec<String> {
         let tree = Tree::of(&[
             (DOCUMENT, document),
-            (
-                "crates/shm/Cargo.toml",
-                "[package]\nname = \"syncline-shm\"",
-            ),
-            (
-                "crates/shm/src/lib.rs",
-                "//! Mentions `Ghost`.\npub mod ring;\npub use std::time::Instant as Moment;",
-            ),
-            (
-                "crates/shm/src/ring.rs",
-                "pub struct Producer;\nimpl Producer {\n    pub fn push() {}\n}",
-            ),
-            (
-                "crates/shm/src/error.rs",
-                "pub enum ShmError {\n    Full { free: usize },\n}",
-            ),
+            ("crates/shm/Cargo.toml", "[package]\nname = \"syncline-shm\""),
+            ("crates/shm/src/lib.rs", "//! Mentions `Ghost`.\npub mod ring;\npub use std::time::Instant as Moment;"),
+            ("crates/shm/src/ring.rs", "pub struct Producer;\nimpl Producer {\n    pub fn push() {}\n}"),
+            ("crates/shm/src/error.rs", "pub enum ShmError {\n    Full { free: usize },\n}"),
         ]);
-        check(&tree)
-            .into_iter()
-            .map(|finding| finding.to_string())
-            .collect()
+        check(&tree).into_iter().map(|finding| finding.to_string()).collect()
     }
 
     #[test]
@@ -209,10 +151,7 @@ mod tests {
 
     #[test]
     fn a_crate_left_out_is_named() {
-        assert_eq!(
-            findings("Nothing here."),
-            ["ARCHITECTURE.md: does not speak of `crates/shm`"]
-        );
+        assert_eq!(findings("Nothing here."), ["ARCHITECTURE.md: does not speak of `crates/shm`"]);
     }
 
     #[test]

@@ -43,17 +43,11 @@ fn row(name: &str) -> Option<usize> {
 fn misplaced(package: &Package) -> Option<Finding> {
     let name = package.short.as_str();
     if row(name).is_none() && name != TESTKIT && !TOOLS.contains(&name) {
-        return Some(Finding::at(
-            &package.manifest,
-            format!("`{name}` has no row in LAYERS: give it one"),
-        ));
+        return Some(Finding::at(&package.manifest, format!("`{name}` has no row in LAYERS: give it one")));
     }
     let folder = package.folder.rsplit('/').next().unwrap_or_default();
     if folder != name {
-        return Some(Finding::at(
-            &package.manifest,
-            format!("package `{name}` lies in a folder called `{folder}`"),
-        ));
+        return Some(Finding::at(&package.manifest, format!("package `{name}` lies in a folder called `{folder}`")));
     }
     None
 }
@@ -64,9 +58,7 @@ fn objection(user: &str, how: Use, used: &str) -> Option<String> {
         return None;
     }
     if TOOLS.contains(&used) {
-        return Some(format!(
-            "uses `{used}`, which is a tool and no part of the library"
-        ));
+        return Some(format!("uses `{used}`, which is a tool and no part of the library"));
     }
     if used == TESTKIT {
         return (how == Use::Build).then(|| format!("uses `{TESTKIT}` outside of its tests"));
@@ -74,21 +66,14 @@ fn objection(user: &str, how: Use, used: &str) -> Option<String> {
     // An unknown crate is reported once, where it is defined; here it has no row to compare.
     let used_row = row(used)?;
     if user == TESTKIT {
-        return (used_row == 0)
-            .then(|| format!("`{TESTKIT}` uses `{used}`, which is in the top row"));
+        return (used_row == 0).then(|| format!("`{TESTKIT}` uses `{used}`, which is in the top row"));
     }
     let user_row = row(user)?;
     if used_row > user_row {
         return None;
     }
-    let direction = if used_row == user_row {
-        "is its neighbour"
-    } else {
-        "is above it"
-    };
-    Some(format!(
-        "`{user}` uses `{used}`, which {direction}: arrows point down only"
-    ))
+    let direction = if used_row == user_row { "is its neighbour" } else { "is above it" };
+    Some(format!("`{user}` uses `{used}`, which {direction}: arrows point down only"))
 }
 
 #[cfg(test)]
@@ -104,88 +89,42 @@ mod tests {
                     "syncline" | "xtask" => short.to_owned(),
                     _ => format!("syncline-{short}"),
                 };
-                (
-                    format!("{folder}/Cargo.toml"),
-                    format!("[package]\nname = \"{name}\"\n{rest}"),
-                )
+                (format!("{folder}/Cargo.toml"), format!("[package]\nname = \"{name}\"\n{rest}"))
             })
             .collect();
-        let files: Vec<(&str, &str)> = files
-            .iter()
-            .map(|(path, text)| (path.as_str(), text.as_str()))
-            .collect();
-        check(&Tree::of(&files))
-            .into_iter()
-            .map(|finding| finding.to_string())
-            .collect()
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        check(&Tree::of(&files)).into_iter().map(|finding| finding.to_string()).collect()
     }
 
     #[test]
     fn arrows_that_point_down_are_welcome() {
         let findings = project(&[
             ("crates/tensor", ""),
-            (
-                "crates/wire",
-                "[dependencies]\nsyncline-tensor.workspace = true",
-            ),
-            (
-                "crates/cluster",
-                "[dependencies]\nsyncline-wire.workspace = true\nsyncline-tensor.workspace = true",
-            ),
-            (
-                "bindings/python",
-                "[dependencies]\nsyncline-cluster.workspace = true",
-            ),
+            ("crates/wire", "[dependencies]\nsyncline-tensor.workspace = true"),
+            ("crates/cluster", "[dependencies]\nsyncline-wire.workspace = true\nsyncline-tensor.workspace = true"),
+            ("bindings/python", "[dependencies]\nsyncline-cluster.workspace = true"),
         ]);
         assert_eq!(findings, [""; 0]);
     }
 
     #[test]
     fn an_arrow_that_points_up_is_named() {
-        let findings = project(&[
-            ("crates/cluster", ""),
-            (
-                "crates/wire",
-                "[dependencies]\nsyncline-cluster.workspace = true",
-            ),
-        ]);
-        assert_eq!(
-            findings,
-            [
-                "crates/wire/Cargo.toml: `wire` uses `cluster`, which is above it: arrows point down only"
-            ]
-        );
+        let findings = project(&[("crates/cluster", ""), ("crates/wire", "[dependencies]\nsyncline-cluster.workspace = true")]);
+        assert_eq!(findings, ["crates/wire/Cargo.toml: `wire` uses `cluster`, which is above it: arrows point down only"]);
     }
 
     #[test]
     fn an_arrow_to_a_neighbour_is_named_even_in_build_dependencies() {
-        let findings = project(&[
-            ("crates/shm", ""),
-            (
-                "crates/wire",
-                "[build-dependencies]\nsyncline-shm.workspace = true",
-            ),
-        ]);
-        assert_eq!(
-            findings,
-            [
-                "crates/wire/Cargo.toml: `wire` uses `shm`, which is its neighbour: arrows point down only"
-            ]
-        );
+        let findings = project(&[("crates/shm", ""), ("crates/wire", "[build-dependencies]\nsyncline-shm.workspace = true")]);
+        assert_eq!(findings, ["crates/wire/Cargo.toml: `wire` uses `shm`, which is its neighbour: arrows point down only"]);
     }
 
     #[test]
     fn tests_may_use_the_testkit_and_the_testkit_nearly_everything() {
         let findings = project(&[
             ("crates/syncline", ""),
-            (
-                "crates/wire",
-                "[dev-dependencies]\nsyncline-testkit.workspace = true",
-            ),
-            (
-                "crates/testkit",
-                "[dependencies]\nsyncline.workspace = true\nsyncline-wire.workspace = true",
-            ),
+            ("crates/wire", "[dev-dependencies]\nsyncline-testkit.workspace = true"),
+            ("crates/testkit", "[dependencies]\nsyncline.workspace = true\nsyncline-wire.workspace = true"),
         ]);
         assert_eq!(findings, [""; 0]);
     }
@@ -194,14 +133,8 @@ mod tests {
     fn the_testkit_stays_out_of_the_library_and_below_the_top_row() {
         let findings = project(&[
             ("crates/cli", ""),
-            (
-                "crates/wire",
-                "[dependencies]\nsyncline-testkit.workspace = true",
-            ),
-            (
-                "crates/testkit",
-                "[dependencies]\nsyncline-cli.workspace = true",
-            ),
+            ("crates/wire", "[dependencies]\nsyncline-testkit.workspace = true"),
+            ("crates/testkit", "[dependencies]\nsyncline-cli.workspace = true"),
         ]);
         assert_eq!(
             findings,
@@ -214,42 +147,21 @@ mod tests {
 
     #[test]
     fn dev_dependencies_other_than_the_testkit_point_down_too() {
-        let findings = project(&[
-            ("crates/cluster", ""),
-            (
-                "crates/shm",
-                "[dev-dependencies]\nsyncline-cluster.workspace = true",
-            ),
-        ]);
+        let findings = project(&[("crates/cluster", ""), ("crates/shm", "[dev-dependencies]\nsyncline-cluster.workspace = true")]);
         assert_eq!(findings.len(), 1, "{findings:?}");
     }
 
     #[test]
     fn a_crate_without_a_row_or_with_another_name_than_its_folder_is_named() {
-        assert_eq!(
-            project(&[("crates/gossip", "")]),
-            ["crates/gossip/Cargo.toml: `gossip` has no row in LAYERS: give it one"]
-        );
-        let moved = Tree::of(&[(
-            "crates/memory/Cargo.toml",
-            "[package]\nname = \"syncline-shm\"",
-        )]);
+        assert_eq!(project(&[("crates/gossip", "")]), ["crates/gossip/Cargo.toml: `gossip` has no row in LAYERS: give it one"]);
+        let moved = Tree::of(&[("crates/memory/Cargo.toml", "[package]\nname = \"syncline-shm\"")]);
         assert_eq!(check(&moved).len(), 1);
     }
 
     #[test]
     fn nothing_uses_a_tool() {
-        let findings = project(&[
-            ("xtask", ""),
-            (
-                "crates/wire",
-                "[dependencies]\nxtask = { path = \"../../xtask\" }",
-            ),
-        ]);
-        assert_eq!(
-            findings,
-            ["crates/wire/Cargo.toml: uses `xtask`, which is a tool and no part of the library"]
-        );
+        let findings = project(&[("xtask", ""), ("crates/wire", "[dependencies]\nxtask = { path = \"../../xtask\" }")]);
+        assert_eq!(findings, ["crates/wire/Cargo.toml: uses `xtask`, which is a tool and no part of the library"]);
     }
 
     #[test]

@@ -39,53 +39,28 @@ pub(crate) fn packages(tree: &Tree) -> (Vec<Package>, Vec<Finding>) {
     for file in tree.files.iter().filter(|file| file.name() == "Cargo.toml") {
         match file.text.parse::<Table>() {
             Ok(table) => tables.push((file.path.as_str(), table)),
-            Err(error) => findings.push(Finding::at(
-                &file.path,
-                format!("does not parse: {}", error.message()),
-            )),
+            Err(error) => findings.push(Finding::at(&file.path, format!("does not parse: {}", error.message()))),
         }
     }
-    let names: Vec<String> = tables
-        .iter()
-        .filter_map(|(_, table)| package_name(table))
-        .collect();
+    let names: Vec<String> = tables.iter().filter_map(|(_, table)| package_name(table)).collect();
     let aliases = tables
         .iter()
         .find(|(path, _)| *path == "Cargo.toml")
-        .and_then(|(_, root)| {
-            root.get("workspace")?
-                .get("dependencies")?
-                .as_table()
-                .cloned()
-        })
+        .and_then(|(_, root)| root.get("workspace")?.get("dependencies")?.as_table().cloned())
         .unwrap_or_default();
     let packages = tables
         .iter()
         .filter_map(|(path, table)| {
             let uses = dependency_tables(table)
                 .into_iter()
-                .flat_map(|(used, dependencies)| {
-                    dependencies
-                        .iter()
-                        .map(move |(key, value)| (used, real_name(key, value)))
-                })
-                .map(|(used, name)| {
-                    (
-                        used,
-                        aliases
-                            .get(&name)
-                            .map_or(name.clone(), |value| real_name(&name, value)),
-                    )
-                })
+                .flat_map(|(used, dependencies)| dependencies.iter().map(move |(key, value)| (used, real_name(key, value))))
+                .map(|(used, name)| (used, aliases.get(&name).map_or(name.clone(), |value| real_name(&name, value))))
                 .filter(|(_, name)| names.contains(name))
                 .map(|(used, name)| (used, short_name(&name).to_owned()))
                 .collect();
             Some(Package {
                 manifest: (*path).to_owned(),
-                folder: path
-                    .trim_end_matches("Cargo.toml")
-                    .trim_end_matches('/')
-                    .to_owned(),
+                folder: path.trim_end_matches("Cargo.toml").trim_end_matches('/').to_owned(),
                 short: short_name(&package_name(table)?).to_owned(),
                 uses,
             })
@@ -100,30 +75,19 @@ fn package_name(manifest: &Table) -> Option<String> {
 
 /// A dependency may be renamed; the arrow goes to the package behind the name.
 fn real_name(key: &str, value: &Value) -> String {
-    value
-        .get("package")
-        .and_then(Value::as_str)
-        .unwrap_or(key)
-        .to_owned()
+    value.get("package").and_then(Value::as_str).unwrap_or(key).to_owned()
 }
 
 /// Every dependency table, those of `[target.'cfg(…)']` included.
 fn dependency_tables(manifest: &Table) -> Vec<(Use, &Table)> {
-    let targets = manifest
-        .get("target")
-        .and_then(Value::as_table)
-        .into_iter()
-        .flat_map(|targets| targets.values().filter_map(Value::as_table));
+    let targets =
+        manifest.get("target").and_then(Value::as_table).into_iter().flat_map(|targets| targets.values().filter_map(Value::as_table));
     std::iter::once(manifest)
         .chain(targets)
         .flat_map(|table| {
-            [
-                ("dependencies", Use::Build),
-                ("build-dependencies", Use::Build),
-                ("dev-dependencies", Use::Test),
-            ]
-            .into_iter()
-            .filter_map(|(key, used)| Some((used, table.get(key)?.as_table()?)))
+            [("dependencies", Use::Build), ("build-dependencies", Use::Build), ("dev-dependencies", Use::Test)]
+                .into_iter()
+                .filter_map(|(key, used)| Some((used, table.get(key)?.as_table()?)))
         })
         .collect()
 }
@@ -135,18 +99,9 @@ mod tests {
     #[test]
     fn arrows_are_found_in_every_table_and_behind_every_alias() {
         let tree = Tree::of(&[
-            (
-                "Cargo.toml",
-                "[workspace.dependencies]\nmemory = { path = \"crates/shm\", package = \"syncline-shm\" }",
-            ),
-            (
-                "crates/shm/Cargo.toml",
-                "[package]\nname = \"syncline-shm\"",
-            ),
-            (
-                "crates/wire/Cargo.toml",
-                "[package]\nname = \"syncline-wire\"",
-            ),
+            ("Cargo.toml", "[workspace.dependencies]\nmemory = { path = \"crates/shm\", package = \"syncline-shm\" }"),
+            ("crates/shm/Cargo.toml", "[package]\nname = \"syncline-shm\""),
+            ("crates/wire/Cargo.toml", "[package]\nname = \"syncline-wire\""),
             (
                 "crates/cluster/Cargo.toml",
                 "[package]\nname = \"syncline-cluster\"\n[dependencies]\nmemory.workspace = true\nserde = \"1\"\n\
@@ -156,16 +111,9 @@ mod tests {
         ]);
         let (packages, findings) = packages(&tree);
         assert_eq!(findings, []);
-        let cluster = packages
-            .iter()
-            .find(|package| package.short == "cluster")
-            .expect("cluster was read");
+        let cluster = packages.iter().find(|package| package.short == "cluster").expect("cluster was read");
         assert_eq!(cluster.folder, "crates/cluster");
-        let mut uses: Vec<_> = cluster
-            .uses
-            .iter()
-            .map(|(used, name)| format!("{used:?} {name}"))
-            .collect();
+        let mut uses: Vec<_> = cluster.uses.iter().map(|(used, name)| format!("{used:?} {name}")).collect();
         uses.sort();
         assert_eq!(uses, ["Build shm", "Build wire", "Test wire"]);
     }

@@ -29,10 +29,7 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(crate) fn at(place: impl Into<String>, words: impl Into<String>) -> Finding {
-        Finding {
-            place: place.into(),
-            words: words.into(),
-        }
+        Finding { place: place.into(), words: words.into() }
     }
 
     /// `line` counts from 0, as `enumerate` does; people count from 1.
@@ -81,10 +78,6 @@ pub(crate) fn run(root: &Path) -> bool {
     for finding in names::long_files(&tree) {
         println!("tidy: warning: {finding}");
     }
-    println!(
-        "tidy: {} files, {} rules, {broken} findings",
-        tree.files.len(),
-        RULES.len()
-    );
+    println!("tidy: {} files, {} rules, {broken} findings", tree.files.len(), RULES.len());
     broken == 0
 }

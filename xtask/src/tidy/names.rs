@@ -12,14 +12,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     tree.files
         .iter()
         .filter_map(|file| {
-            let part = file
-                .path
-                .split('/')
-                .find(|part| EMPTY_NAMES.contains(&stem(part)))?;
-            Some(Finding::at(
-                &file.path,
-                format!("`{part}` tells nothing: name it after what it holds"),
-            ))
+            let part = file.path.split('/').find(|part| EMPTY_NAMES.contains(&stem(part)))?;
+            Some(Finding::at(&file.path, format!("`{part}` tells nothing: name it after what it holds")))
         })
         .collect()
 }
@@ -28,11 +22,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 pub(crate) fn long_files(tree: &Tree) -> Vec<Finding> {
     tree.files
         .iter()
-        .filter(|file| {
-            [".rs", ".py", ".lua", ".pm", ".c", ".h"]
-                .iter()
-                .any(|ending| file.path.ends_with(ending))
-        })
+        .filter(|file| [".rs", ".py", ".lua", ".pm", ".c", ".h"].iter().any(|ending| file.path.ends_with(ending)))
         .filter_map(|file| {
             let lines = file.text.lines().count();
             let words = format!("{lines} lines; is there a second idea in it?");
@@ -57,14 +47,8 @@ mod tests {
             ("crates/x/src/utility_theory.rs", ""),
             ("crates/x/src/ring.rs", ""),
         ]);
-        let places: Vec<String> = check(&tree)
-            .into_iter()
-            .map(|finding| finding.place)
-            .collect();
-        assert_eq!(
-            places,
-            ["crates/x/src/util.rs", "crates/x/tests/common/mod.rs"]
-        );
+        let places: Vec<String> = check(&tree).into_iter().map(|finding| finding.place).collect();
+        assert_eq!(places, ["crates/x/src/util.rs", "crates/x/tests/common/mod.rs"]);
     }
 
     #[test]
@@ -72,10 +56,7 @@ mod tests {
         let long = "x\n".repeat(LONG + 1);
         let enough = "x\n".repeat(LONG);
         let tree = Tree::of(&[("a.rs", &long), ("b.rs", &enough), ("Cargo.lock", &long)]);
-        let places: Vec<String> = long_files(&tree)
-            .into_iter()
-            .map(|finding| finding.place)
-            .collect();
+        let places: Vec<String> = long_files(&tree).into_iter().map(|finding| finding.place).collect();
         assert_eq!(places, ["a.rs"]);
     }
 }

@@ -8,16 +8,8 @@ use super::{Finding, Tree};
 const MACHINE_FOLDERS: &[&str] = &["work", "root", "home", "farm", "Users"];
 
 /// Hosts that packages come from. Matched inside an address, after `://`.
-const REGISTRIES: &[&str] = &[
-    "crates.io",
-    "pypi.org",
-    "pythonhosted.org",
-    "debian.org",
-    "npmjs.org",
-    "npmjs.com",
-    "luarocks.org",
-    "cpan.org",
-];
+const REGISTRIES: &[&str] =
+    &["crates.io", "pypi.org", "pythonhosted.org", "debian.org", "npmjs.org", "npmjs.com", "luarocks.org", "cpan.org"];
 
 /// Settings that point a package client at one registry.
 const REGISTRY_SETTINGS: &[&str] = &["index-url", "INDEX_URL", "find-links", "replace-with"];
@@ -39,21 +31,13 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 fn objection(line: &str) -> Option<String> {
-    if let Some(folder) = MACHINE_FOLDERS
-        .iter()
-        .find(|folder| names_folder(line, folder))
-    {
+    if let Some(folder) = MACHINE_FOLDERS.iter().find(|folder| names_folder(line, folder)) {
         return Some(format!("a path of one machine (under /{folder})"));
     }
-    if let Some(host) = REGISTRIES
-        .iter()
-        .find(|host| addresses(line).any(|address| address.ends_with(**host)))
-    {
+    if let Some(host) = REGISTRIES.iter().find(|host| addresses(line).any(|address| address.ends_with(**host))) {
         return Some(format!("the address of a package registry ({host})"));
     }
-    let setting = REGISTRY_SETTINGS
-        .iter()
-        .find(|setting| line.contains(**setting))?;
+    let setting = REGISTRY_SETTINGS.iter().find(|setting| line.contains(**setting))?;
     Some(format!("chooses a package registry (`{setting}`)"))
 }
 
@@ -62,19 +46,14 @@ fn names_folder(line: &str, folder: &str) -> bool {
     let pattern = format!("/{folder}/");
     line.match_indices(&pattern).any(|(at, _)| {
         let absolute = !line[..at].ends_with(|c: char| c.is_alphanumeric() || "./-_$}".contains(c));
-        let goes_on = line[at + pattern.len()..]
-            .starts_with(|c: char| c.is_alphanumeric() || c == '.' || c == '_');
+        let goes_on = line[at + pattern.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '.' || c == '_');
         absolute && goes_on
     })
 }
 
 /// The host of each address in the line.
 fn addresses(line: &str) -> impl Iterator<Item = &str> {
-    line.split("://").skip(1).map(|rest| {
-        rest.split(['/', ':', ' ', ')', '"', '\'', '>'])
-            .next()
-            .unwrap_or(rest)
-    })
+    line.split("://").skip(1).map(|rest| rest.split(['/', ':', ' ', ')', '"', '\'', '>']).next().unwrap_or(rest))
 }
 
 #[cfg(test)]
@@ -88,17 +67,9 @@ mod tests {
     #[test]
     fn paths_of_one_machine_are_named() {
         for folder in MACHINE_FOLDERS {
-            assert!(
-                !is_fine(&format!("see /{folder}/someone/project")),
-                "{folder}"
-            );
+            assert!(!is_fine(&format!("see /{folder}/someone/project")), "{folder}");
             assert!(!is_fine(&format!("PATH=\"/{folder}/x\"")), "{folder}");
-            assert!(
-                is_fine(&format!(
-                    "./{folder}/x or crates/{folder}/x or $D/{folder}/x"
-                )),
-                "{folder}"
-            );
+            assert!(is_fine(&format!("./{folder}/x or crates/{folder}/x or $D/{folder}/x")), "{folder}");
         }
         assert!(is_fine("/usr/bin/env, and a /home/ folder in general"));
     }
@@ -110,19 +81,14 @@ mod tests {
             assert!(!is_fine(&format!("from https://index.{host}")), "{host}");
         }
         assert!(!is_fine("pip install --index-url X"));
-        assert!(is_fine(
-            "published on crates.io, say; see https://www.rust-lang.org/x"
-        ));
+        assert!(is_fine("published on crates.io, say; see https://www.rust-lang.org/x"));
     }
 
     #[test]
     fn the_line_is_told_and_a_lock_file_is_left_alone() {
         let text = format!("fine\n/{}/me\n", "home");
         let tree = Tree::of(&[("a.txt", text.as_str()), ("Cargo.lock", text.as_str())]);
-        let places: Vec<String> = check(&tree)
-            .into_iter()
-            .map(|finding| finding.place)
-            .collect();
+        let places: Vec<String> = check(&tree).into_iter().map(|finding| finding.place).collect();
         assert_eq!(places, ["a.txt:2"]);
     }
 }

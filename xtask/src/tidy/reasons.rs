@@ -9,11 +9,7 @@ use super::{Finding, Tree};
 const FEWEST_WORDS: usize = 2;
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    tree.files
-        .iter()
-        .filter(|file| file.name() == "Cargo.toml")
-        .flat_map(|file| unexplained(&file.path, &file.text))
-        .collect()
+    tree.files.iter().filter(|file| file.name() == "Cargo.toml").flat_map(|file| unexplained(&file.path, &file.text)).collect()
 }
 
 fn unexplained(path: &str, text: &str) -> Vec<Finding> {
@@ -25,10 +21,7 @@ fn unexplained(path: &str, text: &str) -> Vec<Finding> {
         let (code, comment) = split_comment(line);
         let code = code.trim();
         if entry.is_none() {
-            if let Some(header) = code
-                .strip_prefix('[')
-                .and_then(|rest| rest.strip_suffix(']'))
-            {
+            if let Some(header) = code.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
                 in_dependencies = lists_dependencies(header);
                 continue;
             }
@@ -45,15 +38,10 @@ fn unexplained(path: &str, text: &str) -> Vec<Finding> {
             if open_brackets <= 0 {
                 let explained = all_comments.split_whitespace().count() >= FEWEST_WORDS;
                 let ours = all_code.contains("path =") || all_code.contains("path=");
-                let inherited =
-                    all_code.contains("workspace = true") || all_code.contains("workspace=true");
+                let inherited = all_code.contains("workspace = true") || all_code.contains("workspace=true");
                 if !(explained || ours || inherited) {
                     let name = all_code.split('=').next().unwrap_or_default().trim();
-                    findings.push(Finding::at_line(
-                        path,
-                        *first,
-                        format!("`{name}` has no reason on its line"),
-                    ));
+                    findings.push(Finding::at_line(path, *first, format!("`{name}` has no reason on its line")));
                 }
                 open_brackets = 0;
                 entry = None;
@@ -66,10 +54,7 @@ fn unexplained(path: &str, text: &str) -> Vec<Finding> {
 /// `dependencies`, `dev-dependencies`, `workspace.dependencies`, `target.'cfg(…)'.build-dependencies`, …
 fn lists_dependencies(header: &str) -> bool {
     let last = header.trim().rsplit('.').next().unwrap_or_default();
-    matches!(
-        last,
-        "dependencies" | "dev-dependencies" | "build-dependencies"
-    )
+    matches!(last, "dependencies" | "dev-dependencies" | "build-dependencies")
 }
 
 /// Cuts a line at the `#` that begins its comment: the first one outside quotes.
@@ -107,10 +92,7 @@ mod tests {
     use super::*;
 
     fn places(text: &str) -> Vec<String> {
-        unexplained("Cargo.toml", text)
-            .into_iter()
-            .map(|finding| finding.to_string())
-            .collect()
+        unexplained("Cargo.toml", text).into_iter().map(|finding| finding.to_string()).collect()
     }
 
     #[test]
@@ -125,22 +107,13 @@ mod tests {
 
     #[test]
     fn a_line_without_one_is_named() {
-        assert_eq!(
-            places("[dependencies]\n\nserde = \"1\""),
-            ["Cargo.toml:3: `serde` has no reason on its line"]
-        );
-        assert_eq!(
-            places("[target.'cfg(unix)'.dev-dependencies]\nx = \"1\"").len(),
-            1
-        );
+        assert_eq!(places("[dependencies]\n\nserde = \"1\""), ["Cargo.toml:3: `serde` has no reason on its line"]);
+        assert_eq!(places("[target.'cfg(unix)'.dev-dependencies]\nx = \"1\"").len(), 1);
     }
 
     #[test]
     fn a_hash_inside_quotes_is_no_comment_and_one_word_no_reason() {
-        assert_eq!(
-            places("[dependencies]\nx = { version = \"1\", features = [\"a # b c\"] }").len(),
-            1
-        );
+        assert_eq!(places("[dependencies]\nx = { version = \"1\", features = [\"a # b c\"] }").len(), 1);
         assert_eq!(places("[dependencies]\nx = \"1\" # serialisation").len(), 1);
     }
 
@@ -148,10 +121,7 @@ mod tests {
     fn an_entry_over_several_lines_may_carry_its_reason_on_any_of_them() {
         let entry = "[dependencies]\nx = { version = \"1\", features = [\n  \"a\",\n  \"b\",\n] }";
         assert_eq!(places(&format!("{entry} # why it is here")), [""; 0]);
-        assert_eq!(
-            places(entry),
-            ["Cargo.toml:2: `x` has no reason on its line"]
-        );
+        assert_eq!(places(entry), ["Cargo.toml:2: `x` has no reason on its line"]);
         assert_eq!(places(&format!("{entry}\ny = \"1\"")).len(), 2);
     }
 }

@@ -31,16 +31,12 @@ fn variables(tree: &Tree, chosen: impl Fn(&str) -> bool) -> BTreeMap<String, Str
     for file in tree.files.iter().filter(|file| chosen(&file.path)) {
         for (number, line) in file.text.lines().enumerate() {
             for (at, _) in line.match_indices(PREFIX) {
-                let part_of_a_word =
-                    line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+                let part_of_a_word = line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
                 let rest = &line[at + PREFIX.len()..];
-                let end =
-                    rest.find(|c: char| !c.is_ascii_uppercase() && !c.is_ascii_digit() && c != '_');
+                let end = rest.find(|c: char| !c.is_ascii_uppercase() && !c.is_ascii_digit() && c != '_');
                 let name = &rest[..end.unwrap_or(rest.len())];
                 if !name.is_empty() && !part_of_a_word {
-                    found
-                        .entry(format!("{PREFIX}{name}"))
-                        .or_insert_with(|| format!("{}:{}", file.path, number + 1));
+                    found.entry(format!("{PREFIX}{name}")).or_insert_with(|| format!("{}:{}", file.path, number + 1));
                 }
             }
         }
@@ -54,32 +50,17 @@ mod tests {
 
     fn findings(source: &str, document: &str) -> Vec<String> {
         let tree = Tree::of(&[("crates/x/src/config.rs", source), (DOCUMENT, document)]);
-        check(&tree)
-            .into_iter()
-            .map(|finding| finding.to_string())
-            .collect()
+        check(&tree).into_iter().map(|finding| finding.to_string()).collect()
     }
 
     #[test]
     fn what_is_read_and_documented_passes() {
-        assert_eq!(
-            findings(
-                "var(\"SYNCLINE_RANK\"), \"SYNCLINE_\"",
-                "| `SYNCLINE_RANK` | a number |"
-            ),
-            [""; 0]
-        );
+        assert_eq!(findings("var(\"SYNCLINE_RANK\"), \"SYNCLINE_\"", "| `SYNCLINE_RANK` | a number |"), [""; 0]);
     }
 
     #[test]
     fn a_variable_missing_on_either_side_is_named() {
-        assert_eq!(
-            findings("\nvar(\"SYNCLINE_RANK\")", ""),
-            ["crates/x/src/config.rs:2: SYNCLINE_RANK is not in docs/variables.md"]
-        );
-        assert_eq!(
-            findings("", "SYNCLINE_GONE"),
-            ["docs/variables.md:1: nothing reads SYNCLINE_GONE"]
-        );
+        assert_eq!(findings("\nvar(\"SYNCLINE_RANK\")", ""), ["crates/x/src/config.rs:2: SYNCLINE_RANK is not in docs/variables.md"]);
+        assert_eq!(findings("", "SYNCLINE_GONE"), ["docs/variables.md:1: nothing reads SYNCLINE_GONE"]);
     }
 }
