@@ -6,8 +6,9 @@ DESTDIR ?=
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 SOAK_RUNS ?= 200
-# The long kill runs: every seed of the process tests, one after the other, for as long as it takes.
-SOAK ?= SYNCLINE_KILL_RUNS=$(SOAK_RUNS) $(CARGO) nextest run --release --locked --profile soak -E 'binary(/^kill/)'
+# The long runs: processes killed at random moments with many seeds, and simulated clusters with many more.
+SOAK ?= SYNCLINE_KILL_RUNS=$(SOAK_RUNS) SYNCLINE_SIM_SEEDS=$(SOAK_RUNS)000 \
+	$(CARGO) nextest run --release --locked --profile soak -E 'binary(/^(kill|simulated)/)'
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint install bench fuzz soak setup clean
