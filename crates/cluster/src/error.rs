@@ -73,6 +73,14 @@ pub enum Error {
         /// What to try next.
         hint: String,
     },
+    /// The launcher that held the job together is gone.
+    #[error("{operation}: the launcher is gone and the job with it (noticed after {})\nhint: was `syncline run` killed?", seconds(*.waited))]
+    LauncherLost {
+        /// What was going on.
+        operation: String,
+        /// How long this process had waited when it noticed.
+        waited: Duration,
+    },
     /// Somebody this operation needs has not answered in time.
     #[error("{operation}: waited {} for {}{detail}\nhint: {hint}", seconds(*.waited), list(.missing))]
     Timeout {
@@ -165,7 +173,7 @@ impl Error {
     /// The stable family of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::PeerLost { .. } => ErrorKind::PeerLost,
+            Error::PeerLost { .. } | Error::LauncherLost { .. } => ErrorKind::PeerLost,
             Error::Timeout { .. } | Error::Missing { .. } => ErrorKind::Timeout,
             Error::ContractMismatch { .. } => ErrorKind::ContractMismatch,
             Error::Auth { .. } => ErrorKind::Auth,

@@ -1,1 +1,26 @@
-//! shm
+#![doc = include_str!("../README.md")]
+//!
+//! # Where to start
+//!
+//! [`duplex`] is what links are made of, [`board`] and [`meeting`] what the ranks of a host share.
+//! Below them: [`ring`] and [`arena`] move bytes, [`bell`] and [`wait`] sleep and wake,
+//! [`segment`] and [`fdpass`] provide the memory, [`fork`] knows a forked child.
+
+pub mod arena;
+pub mod bell;
+#[cfg(not(loom))]
+pub mod board;
+mod corrupt;
+#[cfg(not(loom))]
+pub mod duplex;
+pub mod fdpass;
+pub mod fork;
+pub mod meeting;
+mod placed;
+pub mod ring;
+pub mod segment;
+mod sync;
+pub mod wait;
+
+pub use corrupt::Corrupt;
+pub use placed::Shared;

@@ -10,6 +10,10 @@ use crate::ErrorKind;
 pub struct Error(#[from] cluster::Error);
 
 impl Error {
+    pub(crate) fn configuration(detail: impl Into<String>) -> Error {
+        Error(cluster::Error::Configuration { detail: detail.into() })
+    }
+
     /// The stable family; each binding maps it to its own exception.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind()

@@ -15,10 +15,11 @@ mod config;
 mod error;
 mod session;
 
-pub use config::{Config, TransportChoice};
+pub use config::Config;
 pub use error::Error;
 pub use session::Session;
-pub use syncline_cluster::{Deadline, ErrorKind, Role, Topology, Who};
+pub use syncline_cluster::{Deadline, ErrorKind, Lane, Role, Settings, Topology, TransportChoice, Who, bootstrap};
+pub use syncline_transport as transport;
 
 /// The names a program usually needs.
 pub mod prelude {

@@ -1,0 +1,256 @@
+//! Memory without a name: a sealed memfd, mapped by every process that was handed its descriptor.
+//!
+//! Nothing lies in a file system, so nothing is left behind when every holder is killed. The
+//! seals forbid anyone to shrink the file under a mapping (which would turn a load into SIGBUS).
+//! Pages are costly when fresh (about 1 GB/s) and free afterwards, so [`Segment::reserve`] takes
+//! them ahead and turns "no memory left" into an error instead of a signal.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+
+use crate::placed::{Keeper, Placed, Region, Shared};
+
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// Why a segment could not be made or taken over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SegmentError {
+    /// The kernel refused the memory.
+    #[error(
+        "cannot {what} {asked} bytes of shared memory for `{name}`; check the memory limit of \
+         this container or job (cgroup memory.max, ulimit -f, ulimit -v)"
+    )]
+    Memory {
+        /// What was being done.
+        what: &'static str,
+        /// The name given to the segment.
+        name: String,
+        /// How many bytes were asked for.
+        asked: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The descriptor is not a segment of ours.
+    #[error("the descriptor is not a sealed memory segment: {why}")]
+    NotASegment {
+        /// What was found.
+        why: String,
+    },
+    /// The segment is smaller than its layout.
+    #[error("the segment has {found} bytes, its layout needs at least {needed}")]
+    TooShort {
+        /// Its size.
+        found: u64,
+        /// What was expected at least.
+        needed: usize,
+    },
+}
+
+/// A mapped memfd.
+///
+/// ```
+/// use syncline_shm::segment::Segment;
+///
+/// let segment = Segment::create("example", 4096)?;
+/// let same = Segment::open(segment.fd().try_clone_to_owned()?, 4096)?;
+/// assert_eq!(same.len(), segment.len());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Segment {
+    file: OwnedFd,
+    map: MmapRaw,
+    name: String,
+}
+
+impl Segment {
+    /// Makes a segment of `len` zero bytes; `name` only shows in `/proc/*/maps`.
+    ///
+    /// The pages are not taken yet: see [`Segment::reserve`].
+    pub fn create(name: &str, len: usize) -> Result<Arc<Segment>, SegmentError> {
+        let refused = |what, source: io::Error| SegmentError::Memory {
+            what,
+            name: name.to_owned(),
+            asked: len,
+            source,
+        };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Kernels before 6.3 do not know NOEXEC_SEAL and answer EINVAL.
+        let file = rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|_| rustix::fs::memfd_create(name, flags))
+            .map_err(|e| refused("create", e.into()))?;
+        rustix::fs::ftruncate(&file, len as u64).map_err(|e| refused("size", e.into()))?;
+        rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)
+            .map_err(|e| refused("seal", e.into()))?;
+        Self::map(file, len, name.to_owned()).map_err(|e| refused("map", e))
+    }
+
+    /// Maps a segment that another process made, after checking its seals and its size.
+    pub fn open(file: OwnedFd, at_least: usize) -> Result<Arc<Segment>, SegmentError> {
+        let not_ours = |why: String| SegmentError::NotASegment { why };
+        let seals = rustix::fs::fcntl_get_seals(&file)
+            .map_err(|e| not_ours(format!("it has no seals ({e})")))?;
+        if !seals.contains(SEALS) {
+            return Err(not_ours(format!("its size is not sealed ({seals:?})")));
+        }
+        if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
+            return Err(not_ours(format!(
+                "it is sealed against writing ({seals:?})"
+            )));
+        }
+        let found = rustix::fs::fstat(&file)
+            .map_err(|e| not_ours(format!("its size cannot be read ({e})")))?
+            .st_size as u64;
+        if found < at_least as u64 || found == 0 {
+            return Err(SegmentError::TooShort {
+                found,
+                needed: at_least,
+            });
+        }
+        let len = usize::try_from(found).map_err(|_| not_ours(format!("it has {found} bytes")))?;
+        let name = "a received segment".to_owned();
+        Self::map(file, len, name.clone()).map_err(|source| SegmentError::Memory {
+            what: "map",
+            name,
+            asked: len,
+            source,
+        })
+    }
+
+    fn map(file: OwnedFd, len: usize, name: String) -> io::Result<Arc<Segment>> {
+        let map = MmapOptions::new().len(len).map_raw(&file)?;
+        Ok(Arc::new(Segment { file, map, name }))
+    }
+
+    /// Takes the pages of `offset..offset + len` now, so that no later store can fail for memory.
+    ///
+    /// Pages that exist already keep their contents. Costs about 1 ms per MiB of fresh pages.
+    pub fn reserve(&self, offset: usize, len: usize) -> Result<(), SegmentError> {
+        assert!(
+            offset <= self.len() && len <= self.len() - offset,
+            "a reservation lies inside its segment"
+        );
+        let refused = |source| SegmentError::Memory {
+            what: "reserve",
+            name: self.name.clone(),
+            asked: len,
+            source,
+        };
+        loop {
+            let taken = rustix::fs::fallocate(
+                &self.file,
+                FallocateFlags::empty(),
+                offset as u64,
+                len as u64,
+            );
+            match taken {
+                Ok(()) => break,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(e) => return Err(refused(e.into())),
+            }
+        }
+        // Only saves the page faults; kernels before 5.14 do not know it.
+        let _ = self.map.advise_range(Advice::PopulateWrite, offset, len);
+        Ok(())
+    }
+
+    /// The descriptor to hand to other processes (see [`crate::fdpass`]).
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Its size in bytes.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether it has no bytes (it always has some).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The control structure at `offset`.
+    #[cfg(not(loom))]
+    pub(crate) fn place<T: Placed>(self: &Arc<Self>, offset: usize) -> Shared<T> {
+        let at = self.address(offset, size_of::<T>()).cast::<T>();
+        assert!(at.is_aligned(), "control words are placed aligned");
+        // SAFETY: `address` keeps the structure inside the mapping, the line above checks its
+        // alignment, the map is writable and lives while this `Arc` does, and `Placed` promises
+        // that any bytes are a valid `T`. The layouts of `duplex` and `board` do not overlap.
+        unsafe { Shared::from_raw(at, Arc::clone(self) as Keeper) }
+    }
+
+    /// The payload bytes `offset..offset + len`.
+    #[cfg(not(loom))]
+    pub(crate) fn region(self: &Arc<Self>, offset: usize, len: usize) -> Region {
+        let at = self.address(offset, len);
+        // SAFETY: `address` keeps the bytes inside the mapping, which is writable and lives
+        // while this `Arc` does; the crate never makes a reference into a region.
+        unsafe { Region::from_raw(at, len, Arc::clone(self) as Keeper) }
+    }
+
+    #[cfg(not(loom))]
+    fn address(&self, offset: usize, len: usize) -> NonNull<u8> {
+        assert!(
+            offset <= self.len() && len <= self.len() - offset,
+            "a layout lies inside its segment"
+        );
+        // SAFETY: the offset was just checked against the length of the mapping.
+        let at = unsafe { self.map.as_mut_ptr().add(offset) };
+        NonNull::new(at).expect("a mapping never starts at zero")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_mappings_show_the_same_bytes() {
+        let here = Segment::create("test", 10_000).unwrap();
+        let there = Segment::open(here.fd().try_clone_to_owned().unwrap(), 10_000).unwrap();
+        here.region(5_000, 3).copy_in(0, b"abc");
+        let mut seen = [0; 3];
+        there.region(5_000, 3).copy_out(0, &mut seen);
+        assert_eq!(&seen, b"abc");
+    }
+
+    #[test]
+    fn an_unsealed_or_short_or_foreign_descriptor_is_refused() {
+        let loose = rustix::fs::memfd_create("loose", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&loose, 4096).unwrap();
+        let error = Segment::open(loose, 4096).unwrap_err();
+        assert!(matches!(error, SegmentError::NotASegment { .. }), "{error}");
+
+        let short = Segment::create("short", 4096).unwrap();
+        let error = Segment::open(short.fd().try_clone_to_owned().unwrap(), 4097).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the segment has 4096 bytes, its layout needs at least 4097"
+        );
+
+        let (pipe, _other) = rustix::pipe::pipe().unwrap();
+        let error = Segment::open(pipe, 1).unwrap_err();
+        assert!(matches!(error, SegmentError::NotASegment { .. }), "{error}");
+    }
+
+    #[test]
+    fn nobody_can_shrink_a_segment_under_its_users() {
+        let segment = Segment::create("sealed", 8192).unwrap();
+        assert!(rustix::fs::ftruncate(segment.fd(), 0).is_err());
+        assert!(rustix::fs::ftruncate(segment.fd(), 1 << 20).is_err());
+    }
+
+    #[test]
+    fn a_size_beyond_all_memory_says_how_much_was_asked() {
+        let asked = 1_usize << 62;
+        let error = Segment::create("huge", asked).unwrap_err();
+        assert!(error.to_string().contains(&asked.to_string()), "{error}");
+    }
+}

@@ -1,0 +1,107 @@
+//! The one door to atomics, so that loom can stand behind it.
+//!
+//! Every protocol of this crate is written against these names. A normal build gets the
+//! processor's atomics and the kernel's futex; `--cfg loom` gets loom's atomics and a futex
+//! made of a loom mutex, and then explores every interleaving.
+
+pub(crate) use imp::{
+    AtomicBool, AtomicU32, AtomicU64, Futex, Ordering, fence, spin_hint, yield_now,
+};
+
+#[cfg(not(loom))]
+mod imp {
+    use std::ops::Deref;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+    use std::time::Duration;
+
+    use rustix::thread::futex;
+
+    /// A word the kernel can put threads of any process to sleep on.
+    #[repr(transparent)]
+    #[derive(Default)]
+    pub(crate) struct Futex(AtomicU32);
+
+    impl Futex {
+        /// Sleeps while the word is `expected`, at most `timeout`; may also wake for no reason.
+        pub(crate) fn wait(&self, expected: u32, timeout: Duration) {
+            let timeout = futex::Timespec {
+                // A sleep this long is cut by the caller's slices anyway.
+                tv_sec: timeout.as_secs().min(86_400) as i64,
+                tv_nsec: timeout.subsec_nanos().into(),
+            };
+            // Flags are empty, not PRIVATE: the sleeper and the ringer are different processes.
+            // Every error (changed word, time-out, signal) means the same: look again.
+            let _ = futex::wait(&self.0, futex::Flags::empty(), expected, Some(&timeout));
+        }
+
+        /// Wakes everyone who sleeps on the word.
+        pub(crate) fn wake_all(&self) {
+            let _ = futex::wake(&self.0, futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+
+    impl Deref for Futex {
+        type Target = AtomicU32;
+        fn deref(&self) -> &AtomicU32 {
+            &self.0
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn spin_hint() {
+        std::hint::spin_loop();
+    }
+
+    #[inline]
+    pub(crate) fn yield_now() {
+        rustix::thread::sched_yield();
+    }
+}
+
+#[cfg(loom)]
+mod imp {
+    use std::ops::Deref;
+    use std::time::Duration;
+
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+    use loom::sync::{Condvar, Mutex};
+
+    /// The kernel's futex as a mutex and a condition: the check of the word and the falling
+    /// asleep are one step for a waker, as they are under the kernel's bucket lock. There is no
+    /// time-out: a wake-up that is lost is a deadlock, and loom reports it.
+    #[derive(Default)]
+    pub(crate) struct Futex {
+        word: AtomicU32,
+        bucket: Mutex<()>,
+        asleep: Condvar,
+    }
+
+    impl Futex {
+        pub(crate) fn wait(&self, expected: u32, _timeout: Duration) {
+            let bucket = self.bucket.lock().unwrap();
+            if self.word.load(Ordering::SeqCst) == expected {
+                drop(self.asleep.wait(bucket).unwrap());
+            }
+        }
+
+        pub(crate) fn wake_all(&self) {
+            let _bucket = self.bucket.lock().unwrap();
+            self.asleep.notify_all();
+        }
+    }
+
+    impl Deref for Futex {
+        type Target = AtomicU32;
+        fn deref(&self) -> &AtomicU32 {
+            &self.word
+        }
+    }
+
+    pub(crate) fn spin_hint() {
+        loom::thread::yield_now();
+    }
+
+    pub(crate) fn yield_now() {
+        loom::thread::yield_now();
+    }
+}

@@ -1,0 +1,264 @@
+//! Sealed records: what a TCP link puts between its frames and the network.
+//!
+//! ```text
+//!   length u16 · ciphertext, tag included (≤ 65535)        numbered from the handshake on, never sent
+//! ```
+//! A frame fills as few records as possible and begins a new one, so that it is never held back. Each direction
+//! changes its key every 2²² records (256 GiB), far below where AES-GCM begins to tire.
+//!
+//! Cost: the payload is copied once more on each side (inside the cipher), a record at a time and thus in cache.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use crate::framing::{ByteInlet, Outlet, Stopped};
+use crate::noise::{Keys, MAX_SEALED, TAG};
+use crate::stream::{Socket, SocketOutlet, receive};
+use crate::{Deadline, LinkError};
+
+/// The most that one record carries.
+const RECORD: usize = MAX_SEALED - TAG;
+/// The length in front of a record.
+const PREFIX: usize = 2;
+/// Records that are sealed before they are written: one system call for them all.
+const BATCH: usize = 4;
+/// Records under one key.
+const KEY_LIFE: u64 = 1 << 22;
+
+/// The sealing of one connection, with the number of messages that the handshake used up.
+pub(crate) struct Session {
+    pub(crate) keys: Keys,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+}
+
+impl Session {
+    pub(crate) fn split(self) -> (Outgoing, Incoming) {
+        let keys = Arc::new(self.keys);
+        (
+            Outgoing {
+                keys: Arc::clone(&keys),
+                next: self.sent,
+            },
+            Incoming {
+                keys,
+                next: self.received,
+            },
+        )
+    }
+}
+
+/// This side's records: the keys and the number of the next one.
+pub(crate) struct Outgoing {
+    keys: Arc<Keys>,
+    next: u64,
+}
+
+impl Outgoing {
+    /// Seals `plain` as the next record into the front of `out` and returns its length, prefix included.
+    fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> usize {
+        let sealed = self.keys.seal(self.next, plain, &mut out[PREFIX..]);
+        out[..PREFIX].copy_from_slice(&(sealed as u16).to_le_bytes());
+        self.next += 1;
+        if self.next.is_multiple_of(KEY_LIFE) {
+            self.keys.rekey_outgoing();
+        }
+        PREFIX + sealed
+    }
+}
+
+/// The other side's records.
+pub(crate) struct Incoming {
+    keys: Arc<Keys>,
+    next: u64,
+}
+
+impl Incoming {
+    fn open(&mut self, sealed: &[u8], out: &mut [u8]) -> Result<usize, LinkError> {
+        let tampered = LinkError::Tampered { record: self.next };
+        let opened = self.keys.open(self.next, sealed, out).ok_or(tampered)?;
+        self.next += 1;
+        if self.next.is_multiple_of(KEY_LIFE) {
+            self.keys.rekey_incoming();
+        }
+        Ok(opened)
+    }
+}
+
+/// Seals what it borrows from the caller, a few records at a time.
+pub(crate) struct SealedOutlet {
+    socket: SocketOutlet,
+    records: Outgoing,
+    gathered: Box<[u8]>,
+    batch: Box<[u8]>,
+}
+
+impl SealedOutlet {
+    pub(crate) fn new(socket: Arc<Socket>, records: Outgoing) -> SealedOutlet {
+        SealedOutlet {
+            socket: SocketOutlet::new(socket),
+            records,
+            gathered: vec![0; RECORD].into_boxed_slice(),
+            batch: vec![0; BATCH * (PREFIX + MAX_SEALED)].into_boxed_slice(),
+        }
+    }
+}
+
+impl Outlet for SealedOutlet {
+    fn write_all(
+        &mut self,
+        header: &[u8],
+        meta: &[u8],
+        payload: &[&[u8]],
+        deadline: Deadline,
+    ) -> Result<(), Stopped> {
+        let mut parts = [header, meta]
+            .into_iter()
+            .chain(payload.iter().copied())
+            .filter(|part| !part.is_empty());
+        let mut part: &[u8] = parts.next().unwrap_or_default();
+        let (first, mut begun) = (self.records.next, false);
+        while !part.is_empty() {
+            let mut filled = 0;
+            while filled + PREFIX + MAX_SEALED <= self.batch.len() && !part.is_empty() {
+                // A record comes straight from a piece that fills it; smaller pieces share one.
+                let plain = if part.len() >= RECORD {
+                    let (record, rest) = part.split_at(RECORD);
+                    part = rest;
+                    record
+                } else {
+                    let mut gathered = 0;
+                    while gathered < RECORD && !part.is_empty() {
+                        let (piece, rest) = part.split_at(part.len().min(RECORD - gathered));
+                        self.gathered[gathered..gathered + piece.len()].copy_from_slice(piece);
+                        gathered += piece.len();
+                        part = if rest.is_empty() {
+                            parts.next().unwrap_or_default()
+                        } else {
+                            rest
+                        };
+                    }
+                    &self.gathered[..gathered]
+                };
+                filled += self.records.seal(plain, &mut self.batch[filled..]);
+                if part.is_empty() {
+                    part = parts.next().unwrap_or_default();
+                }
+            }
+            if let Err(mut stopped) =
+                self.socket
+                    .write_all(&self.batch[..filled], &[], &[], deadline)
+            {
+                let rekeyed = first / KEY_LIFE != self.records.next / KEY_LIFE;
+                stopped.half_written |= begun || rekeyed;
+                if !stopped.half_written {
+                    // Nothing left this process, so the numbers are free to be used again.
+                    self.records.next = first;
+                }
+                return Err(stopped);
+            }
+            begun = true;
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.socket.abandon();
+    }
+}
+
+/// Opens records into the caller's memory where they fit, through a buffer where they do not.
+pub(crate) struct SealedInlet {
+    socket: Arc<Socket>,
+    records: Incoming,
+    // Ciphertext as it arrives.
+    arrived: Box<[u8]>,
+    start: usize,
+    end: usize,
+    // The rest of a record that was larger than what the caller wanted.
+    opened: Box<[u8]>,
+    taken: usize,
+    ready: usize,
+}
+
+impl SealedInlet {
+    pub(crate) fn new(socket: Arc<Socket>, records: Incoming) -> SealedInlet {
+        SealedInlet {
+            socket,
+            records,
+            arrived: vec![0; 2 * (PREFIX + MAX_SEALED)].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            opened: vec![0; MAX_SEALED].into_boxed_slice(),
+            taken: 0,
+            ready: 0,
+        }
+    }
+
+    /// The length of the record at `start`, if its prefix has arrived.
+    fn announced(&self) -> Option<usize> {
+        let prefix = self.arrived[self.start..self.end].first_chunk::<PREFIX>()?;
+        Some(usize::from(u16::from_le_bytes(*prefix)))
+    }
+
+    /// Waits until a whole record has arrived and returns its length; `None` at the end of the stream.
+    fn await_record(&mut self, deadline: Deadline) -> Result<Option<usize>, LinkError> {
+        loop {
+            let have = self.end - self.start;
+            if let Some(len) = self.announced() {
+                if len < TAG {
+                    return Err(LinkError::Tampered {
+                        record: self.records.next,
+                    });
+                }
+                if have >= PREFIX + len {
+                    return Ok(Some(len));
+                }
+            }
+            if have == 0 || self.arrived.len() - self.start < PREFIX + MAX_SEALED {
+                self.arrived.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, have);
+            }
+            match receive(&self.socket, &mut self.arrived[self.end..], deadline)? {
+                0 if have == 0 => return Ok(None),
+                0 => {
+                    return Err(LinkError::PeerGone {
+                        detail: "it closed the link in the middle of a frame".to_owned(),
+                    });
+                }
+                more => self.end += more,
+            }
+        }
+    }
+}
+
+impl ByteInlet for SealedInlet {
+    fn read_some(&mut self, target: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
+        while self.taken == self.ready {
+            let Some(len) = self.await_record(deadline)? else {
+                return Ok(0);
+            };
+            let begin = self.start + PREFIX;
+            let sealed = &self.arrived[begin..begin + len];
+            self.start = begin + len;
+            // The cipher wants room for the tag too, even where the next record will overwrite it.
+            if target.len() >= len {
+                match self.records.open(sealed, target)? {
+                    0 => continue,
+                    opened => return Ok(opened),
+                }
+            }
+            self.taken = 0;
+            self.ready = self.records.open(sealed, &mut self.opened)?;
+        }
+        let ready = &self.opened[self.taken..self.ready];
+        let taken = ready.len().min(target.len());
+        target[..taken].copy_from_slice(&ready[..taken]);
+        self.taken += taken;
+        Ok(taken)
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}

@@ -1,0 +1,268 @@
+//! Frames over a connected socket: what Unix sockets and TCP have in common.
+//!
+//! A send is one vectored write of header, meta and payload pieces straight from the caller's memory. A receive
+//! goes through a buffer of 64 KiB as long as it wants little (headers, small frames), and straight into the caller's
+//! memory when it wants much. The socket never blocks; waiting is done by `poll`, in slices when an interrupt must be heard.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
+use rustix::process::{Pid, getpid};
+
+use crate::framing::{ByteInlet, Bytes, Outlet, Stamp, Stopped, link};
+use crate::link::{Link, LinkInfo};
+use crate::{Deadline, LinkError};
+
+/// A connected stream socket that ends for the peer when it ends here, even if a forked child still holds a copy.
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    owner: Pid,
+}
+
+impl Socket {
+    pub(crate) fn new(fd: OwnedFd) -> Socket {
+        Socket {
+            fd,
+            owner: getpid(),
+        }
+    }
+
+    pub(crate) fn shut(&self, how: Shutdown) {
+        // A forked child that drops its copy must not end its parent's connection.
+        if getpid() == self.owner {
+            let _ = shutdown(&self.fd, how); // fails if the peer was faster, which is as good
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.shut(Shutdown::Both);
+    }
+}
+
+/// Makes a link of a connected, non-blocking stream socket whose traffic is not sealed.
+pub(crate) fn clear_link(fd: OwnedFd, stamp: Stamp, info: LinkInfo) -> Link {
+    let socket = Arc::new(Socket::new(fd));
+    let wake = waker(&socket);
+    link(
+        SocketOutlet::new(Arc::clone(&socket)),
+        Bytes::new(SocketInlet::new(socket)),
+        stamp,
+        info,
+        wake,
+    )
+}
+
+/// What a severer does to a socket; it does not keep the socket open.
+pub(crate) fn waker(socket: &Arc<Socket>) -> impl Fn() + Send + Sync + 'static {
+    let socket = Arc::downgrade(socket);
+    move || {
+        if let Some(socket) = socket.upgrade() {
+            socket.shut(Shutdown::Both);
+        }
+    }
+}
+
+/// One call's patience: remembers when the waiting began, for the error.
+pub(crate) struct Wait {
+    deadline: Deadline,
+    since: Option<Instant>,
+}
+
+impl Wait {
+    pub(crate) fn until(deadline: Deadline) -> Wait {
+        Wait {
+            deadline,
+            since: None,
+        }
+    }
+
+    /// Returns when `socket` may be ready for `events`, or with the reason to stop waiting.
+    #[cold]
+    pub(crate) fn ready(&mut self, socket: impl AsFd, events: PollFlags) -> Result<(), LinkError> {
+        const LONGEST: Duration = Duration::from_secs(3600);
+        let since = *self.since.get_or_insert_with(Instant::now);
+        loop {
+            let slice = self.deadline.slice(LONGEST);
+            let timeout = Timespec {
+                tv_sec: slice.as_secs() as i64,
+                tv_nsec: i64::from(slice.subsec_nanos()),
+            };
+            match poll(&mut [PollFd::new(&socket, events)], Some(&timeout)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(errno) => return Err(LinkError::Io(errno.into())),
+            }
+            if self.deadline.interrupted() {
+                return Err(LinkError::Interrupted);
+            }
+            if self.deadline.expired() {
+                return Err(LinkError::Timeout {
+                    waited: since.elapsed(),
+                    half_written: false,
+                });
+            }
+        }
+    }
+}
+
+/// Writes to a socket what it borrows from the caller.
+pub(crate) struct SocketOutlet {
+    socket: Arc<Socket>,
+}
+
+impl SocketOutlet {
+    pub(crate) fn new(socket: Arc<Socket>) -> SocketOutlet {
+        SocketOutlet { socket }
+    }
+}
+
+impl Outlet for SocketOutlet {
+    fn write_all(
+        &mut self,
+        header: &[u8],
+        meta: &[u8],
+        payload: &[&[u8]],
+        deadline: Deadline,
+    ) -> Result<(), Stopped> {
+        /// Pieces of one system call. The kernel takes 1024, but the list is built anew after each partial write.
+        const WINDOW: usize = 64;
+        let parts = payload.len() + 2;
+        let part = |index: usize| match index {
+            0 => header,
+            1 => meta,
+            more => payload[more - 2],
+        };
+        let mut wait = Wait::until(deadline);
+        let (mut index, mut offset, mut written) = (0, 0, 0usize);
+        loop {
+            let mut window = [IoSlice::new(&[]); WINDOW];
+            let (mut used, mut next, mut skip) = (0, index, offset);
+            while used < WINDOW && next < parts {
+                let rest = &part(next)[skip..];
+                if !rest.is_empty() {
+                    window[used] = IoSlice::new(rest);
+                    used += 1;
+                }
+                (next, skip) = (next + 1, 0);
+            }
+            if used == 0 {
+                return Ok(());
+            }
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match sendmsg(
+                &self.socket,
+                &window[..used],
+                &mut SendAncillaryBuffer::default(),
+                flags,
+            ) {
+                Ok(mut sent) => {
+                    written += sent;
+                    while index < parts && sent >= part(index).len() - offset {
+                        sent -= part(index).len() - offset;
+                        (index, offset) = (index + 1, 0);
+                    }
+                    offset += sent;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    wait.ready(&self.socket, PollFlags::OUT)
+                        .map_err(|error| Stopped {
+                            error,
+                            half_written: written > 0,
+                        })?
+                }
+                Err(errno) => {
+                    return Err(Stopped {
+                        error: LinkError::from_errno(errno),
+                        half_written: written > 0,
+                    });
+                }
+            }
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.socket.shut(Shutdown::Write);
+    }
+}
+
+impl Drop for SocketOutlet {
+    fn drop(&mut self) {
+        self.socket.shut(Shutdown::Write); // the peer's receiver sees the end although our receiver may go on
+    }
+}
+
+/// Reads from a socket, small things through a buffer.
+pub(crate) struct SocketInlet {
+    socket: Arc<Socket>,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+/// Reads of at least this size skip the buffer.
+const DIRECT: usize = 16 << 10;
+const BUFFER: usize = 64 << 10;
+
+impl SocketInlet {
+    pub(crate) fn new(socket: Arc<Socket>) -> SocketInlet {
+        SocketInlet {
+            socket,
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            start: 0,
+            end: 0,
+        }
+    }
+}
+
+impl ByteInlet for SocketInlet {
+    fn read_some(&mut self, target: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
+        if self.start == self.end {
+            if target.len() >= DIRECT {
+                return receive(&self.socket, target, deadline);
+            }
+            self.start = 0;
+            self.end = 0; // stays so if the next line fails
+            self.end = receive(&self.socket, &mut self.buffer, deadline)?;
+        }
+        let ready = &self.buffer[self.start..self.end];
+        let taken = ready.len().min(target.len());
+        target[..taken].copy_from_slice(&ready[..taken]);
+        self.start += taken;
+        Ok(taken)
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}
+
+/// Waits for bytes on the socket; 0 is its end.
+pub(crate) fn receive(
+    socket: &Socket,
+    buffer: &mut [u8],
+    deadline: Deadline,
+) -> Result<usize, LinkError> {
+    let mut wait = Wait::until(deadline);
+    loop {
+        match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((read, _)) => return Ok(read),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait.ready(socket, PollFlags::IN)?,
+            Err(errno) => return Err(LinkError::from_errno(errno)),
+        }
+    }
+}

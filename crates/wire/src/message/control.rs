@@ -1,0 +1,436 @@
+//! The conversation on the control connection, from `Join` to `AllLeft`.
+
+use serde::{Deserialize, Serialize};
+
+use super::{MAX_NAME, MAX_ROSTER, MemberInfo, cap};
+use crate::Limits;
+use crate::codec::{decode_message, encode_message};
+use crate::error::{Result, WireError};
+
+/// The longest text meant for people (a reason, a detail), in bytes.
+pub const MAX_TEXT: usize = 4096;
+
+/// One message between a member and the coordinator.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Control {
+    /// Member: let me in.
+    Join {
+        /// Who I am; the rank is open if the launcher gave none.
+        member: MemberInfo<Option<u32>>,
+        /// How many members I expect.
+        world: u32,
+        /// Which life of the job I was started for.
+        epoch: u32,
+        /// What started me (`syncline run`, `mpirun`, …), for the error that names a missing rank.
+        started_by: String,
+    },
+    /// Coordinator: everyone is here, this is who they are.
+    Welcome {
+        /// The rank you have from now on.
+        rank: u32,
+        /// The life of the job that begins.
+        epoch: u32,
+        /// The job's id.
+        job: [u8; 16],
+        /// After how long a silent member counts as lost.
+        timeout_ms: u64,
+        /// All members, by rank.
+        roster: Vec<MemberInfo>,
+    },
+    /// Coordinator: you cannot join.
+    Refused {
+        /// Why, for people.
+        reason: String,
+    },
+    /// Either: I am alive.
+    Heartbeat {
+        /// Counts up, so that a stuck sender can be told from a lost message.
+        count: u64,
+    },
+    /// Either: a member is gone.
+    Down {
+        /// Which.
+        rank: u32,
+        /// How it went.
+        cause: DownCause,
+        /// More about it, for people.
+        detail: String,
+        /// Who noticed; `None` if the coordinator did itself.
+        reported_by: Option<u32>,
+    },
+    /// Member: I am done and leave in good order.
+    Leaving,
+    /// Coordinator: a member left in good order.
+    Left {
+        /// Which.
+        rank: u32,
+    },
+    /// Coordinator: everyone has left; the job is over.
+    AllLeft,
+    /// Member: I fail, and the others should hear it from me.
+    Abort {
+        /// The rank to blame, if another one is.
+        blame: Option<u32>,
+        /// Whether that rank is silent rather than gone.
+        silent: bool,
+        /// Why, for people.
+        reason: String,
+    },
+    /// Coordinator: the world did not meet in time.
+    StartTimeout {
+        /// Those that came.
+        arrived: Vec<MemberInfo>,
+        /// Ranks that did not.
+        missing: Vec<u32>,
+        /// How each missing rank was expected to start, for people.
+        text: String,
+    },
+}
+
+/// How a member was lost.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum DownCause {
+    /// A signal ended it.
+    Killed {
+        /// Which.
+        signal: i32,
+    },
+    /// It ended by itself without leaving the job.
+    Exited {
+        /// With this code.
+        code: i32,
+    },
+    /// Its connection closed, and nothing more is known.
+    Disconnected,
+    /// It stopped answering.
+    Silent {
+        /// For so long.
+        millis: u64,
+    },
+}
+
+impl Control {
+    /// The bytes that travel, if every text and list is within its cap and the whole within `limits`.
+    pub fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
+        self.check()?;
+        encode_message("control message", self, limits.max_meta as usize)
+    }
+
+    /// Reads a message from outside; what is returned has passed the same checks that `encode` makes.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Control> {
+        let message: Control = decode_message("control message", bytes, limits.max_meta as usize)?;
+        message.check()?;
+        Ok(message)
+    }
+
+    /// The message's name, for logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Control::Join { .. } => "join",
+            Control::Welcome { .. } => "welcome",
+            Control::Refused { .. } => "refused",
+            Control::Heartbeat { .. } => "heartbeat",
+            Control::Down { .. } => "down",
+            Control::Leaving => "leaving",
+            Control::Left { .. } => "left",
+            Control::AllLeft => "all left",
+            Control::Abort { .. } => "abort",
+            Control::StartTimeout { .. } => "start timeout",
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self {
+            Control::Join {
+                member,
+                world,
+                epoch: _,
+                started_by,
+            } => {
+                member.check()?;
+                cap("name of a launcher", started_by.len(), MAX_NAME)?;
+                check_world(*world)?;
+                if member.rank.is_some_and(|rank| rank >= *world) {
+                    return Err(WireError::Field {
+                        message: "join",
+                        field: "rank",
+                        cause: "is outside of its world",
+                    });
+                }
+                Ok(())
+            }
+            Control::Welcome {
+                rank: _,
+                epoch: _,
+                job: _,
+                timeout_ms: _,
+                roster,
+            } => {
+                cap("roster", roster.len(), MAX_ROSTER)?;
+                roster.iter().try_for_each(MemberInfo::check)
+            }
+            Control::Refused { reason } | Control::Abort { reason, .. } => check_text(reason),
+            Control::Down {
+                rank: _,
+                cause: _,
+                detail,
+                reported_by: _,
+            } => check_text(detail),
+            Control::StartTimeout {
+                arrived,
+                missing,
+                text,
+            } => {
+                cap("roster", arrived.len(), MAX_ROSTER)?;
+                arrived.iter().try_for_each(MemberInfo::check)?;
+                check_ranks(missing)?;
+                check_text(text)
+            }
+            Control::Heartbeat { count: _ }
+            | Control::Leaving
+            | Control::Left { rank: _ }
+            | Control::AllLeft => Ok(()),
+        }
+    }
+}
+
+fn check_world(world: u32) -> Result<()> {
+    cap("world", world as usize, MAX_ROSTER)?;
+    if world == 0 {
+        return Err(WireError::Field {
+            message: "control message",
+            field: "world",
+            cause: "is empty",
+        });
+    }
+    Ok(())
+}
+
+fn check_ranks(ranks: &[u32]) -> Result<()> {
+    cap("list of ranks", ranks.len(), MAX_ROSTER)
+}
+
+fn check_text(text: &str) -> Result<()> {
+    cap("text", text.len(), MAX_TEXT)
+}
+
+/// `text`, cut to [`MAX_TEXT`] bytes if it is longer, with an ellipsis in place of the rest.
+///
+/// For whoever reports an error: the report must not fail because the error was wordy.
+/// ```
+/// use syncline_wire::message::{MAX_TEXT, clip_text};
+///
+/// assert_eq!(clip_text("no route to host"), "no route to host");
+/// assert!(clip_text("é".repeat(MAX_TEXT)).len() <= MAX_TEXT);
+/// ```
+pub fn clip_text(text: impl Into<String>) -> String {
+    const ELLIPSIS: &str = "…";
+    let mut text = text.into();
+    if text.len() > MAX_TEXT {
+        let mut end = MAX_TEXT - ELLIPSIS.len();
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str(ELLIPSIS);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{HostId, MAX_ADDRESSES, RoleCode};
+
+    fn member(rank: u32) -> MemberInfo {
+        MemberInfo {
+            rank,
+            role: RoleCode::Both,
+            pid: 4242,
+            pid_space: 4026531836,
+            host: HostId {
+                boot: [7; 16],
+                network: 4_026_531_840,
+            },
+            host_name: "node-a".into(),
+            unix_name: "syncline-4242".into(),
+            addresses: vec![
+                "10.0.0.1:4000".parse().unwrap(),
+                "[fd00::1]:4000".parse().unwrap(),
+            ],
+            instance: [9; 16],
+            local_rank_hint: Some(rank),
+        }
+    }
+
+    fn join(member: MemberInfo<Option<u32>>) -> Control {
+        Control::Join {
+            member,
+            world: 4,
+            epoch: 1,
+            started_by: "syncline run".into(),
+        }
+    }
+
+    /// Encodes without asking `check`, as a hostile peer would.
+    fn unchecked(message: &Control) -> Vec<u8> {
+        encode_message("control message", message, usize::MAX).unwrap()
+    }
+
+    #[track_caller]
+    fn refused_on_both_sides(message: Control, why: WireError) {
+        assert_eq!(message.encode(&Limits::default()), Err(why.clone()));
+        assert_eq!(
+            Control::decode(&unchecked(&message), &Limits::default()),
+            Err(why)
+        );
+    }
+
+    #[test]
+    fn a_join_without_a_rank_is_welcome_and_one_outside_its_world_is_not() {
+        let open = join(member(0).with_rank(None));
+        assert_eq!(
+            Control::decode(
+                &open.encode(&Limits::default()).unwrap(),
+                &Limits::default()
+            ),
+            Ok(open)
+        );
+        refused_on_both_sides(
+            join(member(0).with_rank(Some(4))),
+            WireError::Field {
+                message: "join",
+                field: "rank",
+                cause: "is outside of its world",
+            },
+        );
+    }
+
+    #[test]
+    fn names_texts_and_lists_are_capped() {
+        let long_name = MemberInfo {
+            host_name: "x".repeat(MAX_NAME + 1),
+            ..member(0)
+        };
+        refused_on_both_sides(
+            join(long_name.with_rank(None)),
+            WireError::TooLarge {
+                part: "host name",
+                len: 256,
+                max: 255,
+            },
+        );
+        let many = MemberInfo {
+            addresses: vec!["10.0.0.1:1".parse().unwrap(); MAX_ADDRESSES + 1],
+            ..member(0)
+        };
+        refused_on_both_sides(
+            Control::Welcome {
+                rank: 0,
+                epoch: 1,
+                job: [0; 16],
+                timeout_ms: 30_000,
+                roster: vec![member(0), many],
+            },
+            WireError::TooLarge {
+                part: "list of a member's addresses",
+                len: 65,
+                max: 64,
+            },
+        );
+        refused_on_both_sides(
+            Control::Abort {
+                silent: false,
+                blame: Some(2),
+                reason: "r".repeat(MAX_TEXT + 1),
+            },
+            WireError::TooLarge {
+                part: "text",
+                len: 4097,
+                max: 4096,
+            },
+        );
+        refused_on_both_sides(
+            Control::StartTimeout {
+                arrived: Vec::new(),
+                missing: vec![0; MAX_ROSTER + 1],
+                text: String::new(),
+            },
+            WireError::TooLarge {
+                part: "list of ranks",
+                len: 65_537,
+                max: 65_536,
+            },
+        );
+    }
+
+    #[test]
+    fn a_world_of_none_or_of_millions_is_refused() {
+        let with_world = |world| Control::Join {
+            member: member(0).with_rank(None),
+            world,
+            epoch: 0,
+            started_by: String::new(),
+        };
+        refused_on_both_sides(
+            with_world(0),
+            WireError::Field {
+                message: "control message",
+                field: "world",
+                cause: "is empty",
+            },
+        );
+        refused_on_both_sides(
+            with_world(1 << 20),
+            WireError::TooLarge {
+                part: "world",
+                len: 1 << 20,
+                max: 65_536,
+            },
+        );
+    }
+
+    #[test]
+    fn an_unknown_role_is_refused() {
+        let mut bytes = unchecked(&join(member(0).with_rank(None)));
+        assert_eq!(bytes[..3], [0, 0, 3], "variant Join, no rank, role both");
+        bytes[2] = 4;
+        assert!(matches!(
+            Control::decode(&bytes, &Limits::default()),
+            Err(WireError::Message {
+                message: "control message",
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn an_unknown_message_is_refused() {
+        assert!(matches!(
+            Control::decode(&[99], &Limits::default()),
+            Err(WireError::Message { .. })
+        ));
+        assert!(matches!(
+            Control::decode(&[], &Limits::default()),
+            Err(WireError::Message { .. })
+        ));
+    }
+
+    #[test]
+    fn a_clipped_text_can_always_be_sent() {
+        for text in [
+            "a".repeat(MAX_TEXT),
+            "a".repeat(MAX_TEXT + 1),
+            "é".repeat(MAX_TEXT),
+            "🦀".repeat(MAX_TEXT),
+        ] {
+            let abort = Control::Abort {
+                silent: false,
+                blame: None,
+                reason: clip_text(text),
+            };
+            assert!(abort.encode(&Limits::default()).is_ok());
+        }
+    }
+}
