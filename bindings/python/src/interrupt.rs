@@ -4,23 +4,29 @@
 //! now and then calls [`signal_raised`]; what a handler raises is kept here until the wait has unwound.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use pyo3::prelude::*;
-use syncline::{Deadline, Session};
+use syncline::Deadline;
 
 thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// The session's own timeout from now, given up early when a signal handler raises.
-pub(crate) fn deadline(session: &Session) -> Deadline {
-    Deadline::after(session.timeout()).with_interrupt(signal_raised)
+/// `timeout` from now, given up early when a signal handler raises.
+pub(crate) fn deadline(timeout: Duration) -> Deadline {
+    Deadline::after(timeout).with_interrupt(signal_raised)
+}
+
+/// As long as it takes, or until a signal handler raises.
+pub(crate) fn no_deadline() -> Deadline {
+    Deadline::never().with_interrupt(signal_raised)
 }
 
 /// Runs pending signal handlers; true when one of them raised (for Ctrl-C: `KeyboardInterrupt`).
 ///
 /// Only Python's main thread runs handlers, elsewhere this is always false.
-pub(crate) fn signal_raised() -> bool {
+fn signal_raised() -> bool {
     let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
     let any = raised.is_some();
     if any {

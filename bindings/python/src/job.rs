@@ -45,7 +45,8 @@ pub(crate) fn open(py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         if let Some(timeout) = timeout {
             config = config.timeout(timeout);
         }
-        Session::open(config)
+        let deadline = interrupt::deadline(config.settings().timeout);
+        Session::open_by(config, deadline)
     })?;
     exit::watch();
     claim.fill(session);
@@ -53,10 +54,12 @@ pub(crate) fn open(py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
 }
 
 /// Leaves the job; the others are told that this was on purpose. Does nothing when no job is open.
+///
+/// The process where the others meet (rank 0, unless `syncline run` is that place) stays until they have left.
 #[pyfunction]
 pub(crate) fn shutdown(py: Python<'_>) -> PyResult<()> {
     match take(py, "shutdown")? {
-        Some(session) => wait(py, move || session.shutdown()),
+        Some(session) => wait(py, move || session.shutdown_by(interrupt::no_deadline())),
         None => Ok(()),
     }
 }
@@ -95,7 +98,7 @@ pub(crate) fn forget_in_child() {
 #[pyfunction]
 pub(crate) fn barrier(py: Python<'_>) -> PyResult<()> {
     let session = current(py, "barrier")?;
-    wait(py, move || session.barrier_by(interrupt::deadline(&session)))
+    wait(py, move || session.barrier_by(interrupt::deadline(session.timeout())))
 }
 
 /// The number of this process in the job, from 0.

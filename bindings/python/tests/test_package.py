@@ -9,8 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import syncline as sl
 from conftest import Stage, command, environment
+
+SOURCE = Path(__file__).parents[1]
 
 
 def test_the_versions_agree() -> None:
@@ -43,6 +46,13 @@ def test_type_checkers_find_the_types() -> None:
     package = Path(sl.__file__).parent
     assert (package / "py.typed").exists()
     assert (package / "_native.pyi").exists()
+
+
+@pytest.mark.parametrize("checker", [["mypy"], ["mypy.stubtest", "syncline", "--mypy-config-file", "pyproject.toml"]])
+def test_the_types_are_strict_and_the_stubs_tell_the_truth(checker: list[str]) -> None:
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    checked = subprocess.run([sys.executable, "-m", *checker], cwd=SOURCE, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_the_command_is_installed_and_python_dash_m_is_the_same() -> None:

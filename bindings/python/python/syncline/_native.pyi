@@ -2,6 +2,26 @@
 
 from typing import final
 
+__all__ = [
+    "Host",
+    "Topology",
+    "__version__",
+    "abort",
+    "barrier",
+    "forget_in_child",
+    "is_master_worker",
+    "is_open",
+    "local_rank",
+    "num_workers",
+    "open",
+    "rank",
+    "server_id",
+    "shutdown",
+    "size",
+    "topology",
+    "worker_id",
+]
+
 __version__: str
 
 @final
