@@ -55,6 +55,25 @@ def test_ctrl_c_ends_a_barrier(stage: Stage) -> None:
     assert ended.status != 0
 
 
+def test_ctrl_c_ends_a_barrier_that_another_thread_is_in_already(stage: Stage) -> None:
+    waiting, _ = stage.start_ranks(
+        2,
+        SIGNAL_SOON
+        + ONE_COMES_ONE_WAITS
+        + """
+    threading.Thread(target=sl.barrier, daemon=True).start()
+    time.sleep(0.1)
+    signal_soon(signal.SIGINT)
+    try:
+        sl.barrier()
+    finally:
+        heard("interrupted")
+""",
+    )
+    assert seconds(waiting.wait_for_line("interrupted")) < 1.0
+    assert waiting.end().err.rstrip().endswith("KeyboardInterrupt")
+
+
 def test_ctrl_c_ends_the_wait_for_a_rank_that_never_starts(stage: Stage) -> None:
     (waiting,) = stage.start_ranks(
         2,
