@@ -50,7 +50,7 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
     let link = connection.into_stream_link(launch.epoch, launch.rank.unwrap_or(u32::MAX));
     let severer = link.severer();
     let (mut sender, mut receiver) = link.split();
-    let member = roster::introduce(launch, &door, instance, meet::offers(&door.tcp_addresses(), settings)?)?;
+    let member = roster::introduce(launch, &door, instance, meet::offers(&door.tcp_addresses(), settings));
     let welcome = knock(launch, member, sender.as_mut(), receiver.as_mut(), started, deadline)?;
     let (me, topology) = (welcome.rank, Topology::new(welcome.roster));
     drop(met.published); // Everybody has come: the rendezvous file is needed no more.

@@ -51,7 +51,7 @@ fn invite(launch: &Launch, settings: &Settings, known: Option<Token>, deadline: 
     let coordinator = host(launch, spec(launch, settings)?, &key, settings)?;
     let mut met = Met { key, coordinator: None, invited_to: Vec::new(), published: None };
     if let Meeting::File { .. } | Meeting::Pmi { .. } = launch.meeting {
-        let invitation = Invitation { job: launch.job.clone(), epoch: launch.epoch, addresses: offers(coordinator.tcp_addresses(), settings)?, token: Some(token) };
+        let invitation = Invitation { job: launch.job.clone(), epoch: launch.epoch, addresses: offers(coordinator.tcp_addresses(), settings), token: Some(token) };
         match &launch.meeting {
             Meeting::File { path } => met.published = Some(file::publish(path, &invitation).map_err(file_error)?),
             Meeting::Pmi { fd } => drop(Pmi::open(*fd, deadline).and_then(|pmi| pmi.exchange(Some(&invitation), deadline)).map_err(pmi_error)?),
@@ -75,20 +75,11 @@ fn accept_invitation(launch: &Launch, known: Option<Token>, deadline: Deadline) 
     Ok(Met { key: JobKey::from_token(token.reveal()), coordinator: None, invited_to, published: None })
 }
 
-/// The addresses at which other hosts may reach a listener of this process: never loopback, unless that is all it listens on.
-pub(crate) fn offers(listeners: &[SocketAddr], settings: &Settings) -> Result<Vec<SocketAddr>, Error> {
-    let mut offers = Vec::new();
-    for listener in listeners {
-        if !listener.ip().is_unspecified() {
-            offers.push(*listener);
-            continue;
-        }
-        let wanted: Option<Vec<String>> = settings.interface.as_ref().map(|list| list.split(',').map(|name| name.trim().to_owned()).collect());
-        let candidates = address::candidates(wanted.as_deref()).map_err(|error| Error::system("start: the addresses of this host", error))?;
-        offers.extend(candidates.iter().map(|candidate| candidate.at(listener.port())));
-    }
+/// The addresses at which other hosts may reach what listens here.
+pub(crate) fn offers(listeners: &[SocketAddr], settings: &Settings) -> Vec<SocketAddr> {
+    let mut offers = address::offer(listeners.to_vec(), settings.interface.as_deref());
     offers.truncate(syncline_wire::message::MAX_ADDRESSES);
-    Ok(offers)
+    offers
 }
 
 fn spec(launch: &Launch, settings: &Settings) -> Result<Spec, Error> {

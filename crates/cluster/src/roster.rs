@@ -7,30 +7,23 @@ use syncline_transport::Door;
 use syncline_wire::message::{HostId, MAX_NAME, MemberInfo, RoleCode};
 
 use crate::bootstrap::Launch;
-use crate::bootstrap::address::{HostIdentity, host_label};
-use crate::{Error, Role};
+use crate::Role;
+use crate::bootstrap::address::{host_identity, host_label};
 
 /// This process, as the others will know it, reachable from other hosts at `addresses`.
-pub(crate) fn introduce(launch: &Launch, door: &Door, instance: [u8; 16], addresses: Vec<SocketAddr>) -> Result<MemberInfo<Option<u32>>, Error> {
-    let host = HostIdentity::current().map_err(|error| Error::system("start: which host this is", error))?;
-    Ok(MemberInfo {
+pub(crate) fn introduce(launch: &Launch, door: &Door, instance: [u8; 16], addresses: Vec<SocketAddr>) -> MemberInfo<Option<u32>> {
+    MemberInfo {
         rank: launch.rank,
         role: code(launch.role),
         pid: std::process::id(),
         pid_space: pid_space(),
-        host: HostId { boot: boot_number(&host.boot), network: host.network },
+        host: host_identity(),
         host_name: host_name(),
         unix_name: door.unix_name().unwrap_or_default().to_owned(),
         addresses,
         instance,
         local_rank_hint: launch.local_rank,
-    })
-}
-
-/// The boot id in sixteen bytes; a hash, since a hidden one has another form.
-fn boot_number(text: &str) -> [u8; 16] {
-    let hash = blake3::hash(text.as_bytes());
-    hash.as_bytes()[..16].try_into().expect("a hash has 32 bytes")
+    }
 }
 
 /// A member of a world of one.
