@@ -50,7 +50,6 @@ pub(crate) struct Seat {
     pub(crate) orphaned: AtomicBool,
     /// Set when this seat leaves, so that its own threads take closing links for what they are.
     pub(crate) leaving: AtomicBool,
-    pub(crate) all_left: AtomicBool,
     pub(crate) news: (Mutex<()>, Condvar),
 }
 
@@ -93,7 +92,6 @@ impl Job {
             control: None,
             orphaned: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
-            all_left: AtomicBool::new(true),
             news: Default::default(),
         };
         Job::assemble(Parts { seat: Arc::new(seat), threads: Vec::new(), watcher: None, door: None, coordinator: None })
@@ -187,10 +185,18 @@ impl Job {
             }
             None => false,
         };
+        let others: Vec<u32> = (0..self.world()).filter(|rank| *rank != seat.me).collect();
         let hosts = self.coordinator.lock().expect("no panic while held").is_some();
-        let result = if told && hosts { seat.wait_for_all_to_leave(deadline) } else { Ok(()) };
+        let result = if told && hosts { seat.wait_until_over(&others, "shutdown", deadline) } else { Ok(()) };
         self.close();
         result
+    }
+
+    /// Stays until every worker has left or died: what a dedicated server does between its requests.
+    pub fn stay_for_workers(&self, deadline: Deadline) -> Result<(), Error> {
+        self.usable("serving")?;
+        let workers: Vec<u32> = self.seat.topology.workers().into_iter().filter(|rank| *rank != self.seat.me).collect();
+        self.seat.wait_until_over(&workers, "serving", deadline)
     }
 
     /// Tells the others that this process fails, and because of whom if not by itself, then closes everything.
@@ -379,21 +385,22 @@ impl Seat {
         }
     }
 
-    fn wait_for_all_to_leave(&self, deadline: Deadline) -> Result<(), Error> {
+    /// Waits until each of `ranks` has left or died; the death of one is no error here.
+    fn wait_until_over(&self, ranks: &[u32], operation: &str, deadline: Deadline) -> Result<(), Error> {
         const LOOK: Duration = Duration::from_millis(200);
         let started = Instant::now();
         let mut held = self.news.0.lock().expect("no panic while held");
         loop {
-            let staying = || (0..self.topology.world()).filter(|rank| *rank != self.me && !self.fates.is_over(*rank));
-            if self.all_left.load(Acquire) || self.orphaned.load(Acquire) || staying().next().is_none() {
+            let staying = || ranks.iter().copied().filter(|rank| !self.fates.is_over(*rank));
+            if self.orphaned.load(Acquire) || staying().next().is_none() {
                 return Ok(());
             }
             if deadline.interrupted() {
-                return Err(Error::Interrupted { operation: "shutdown".into(), waited: started.elapsed() });
+                return Err(Error::Interrupted { operation: operation.into(), waited: started.elapsed() });
             }
             if deadline.expired() {
                 let missing: Vec<u32> = staying().collect();
-                return Err(self.late("shutdown", &missing, started, " to leave"));
+                return Err(self.late(operation, &missing, started, " to leave"));
             }
             held = self.news.1.wait_timeout(held, deadline.slice(LOOK)).expect("no panic while held").0;
         }

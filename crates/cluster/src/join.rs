@@ -69,7 +69,6 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
         control: Some(ControlLine { sender: Mutex::new(sender), severer, local, last_heard: Mutex::new(Instant::now()) }),
         orphaned: AtomicBool::new(false),
         leaving: AtomicBool::new(false),
-        all_left: AtomicBool::new(false),
         news: Default::default(),
     };
     let seat = Arc::new(seat);

@@ -1,6 +1,6 @@
 //! A process's place in its job, as users hold it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Job, Lane, Role, Topology};
 use syncline_transport::Link;
@@ -125,6 +125,11 @@ impl Session {
         Ok(self.job.link(peer, lane, deadline)?)
     }
 
+    /// Names the culprit when an operation of one's own over a link with `peer` failed.
+    pub fn explain(&self, operation: &str, peer: u32, detail: &str) -> Error {
+        self.job.explain(operation, &[peer], Instant::now(), detail).into()
+    }
+
     /// Leaves the job politely. Calls after it fail with `Closed`; a second shutdown does nothing.
     ///
     /// A process that the others need (rank 0 under launchers other than `syncline run`) stays until they have left.
@@ -135,6 +140,11 @@ impl Session {
     /// [`shutdown`](Session::shutdown) with a deadline of the caller's.
     pub fn shutdown_by(&self, deadline: Deadline) -> Result<(), Error> {
         Ok(self.job.leave(deadline)?)
+    }
+
+    /// Stays until every worker has left or died: what a dedicated server does.
+    pub fn stay_for_workers(&self, deadline: Deadline) -> Result<(), Error> {
+        Ok(self.job.stay_for_workers(deadline)?)
     }
 
     /// Tells the others that this process fails, and why, so that they hear it from itself.
