@@ -24,7 +24,6 @@ use syncline_wire::message::{Control, Hello, MemberInfo, Purpose};
 
 use crate::bootstrap::{HostSpan, Launch, Launcher, Meeting};
 use crate::control::{ControlError, fate_of, receive_control, send_control};
-use crate::coordinator::{Coordinator, Spec};
 use crate::fate::Fates;
 use crate::job::{ControlLine, Job, Parts, Seat};
 use crate::settings::{Settings, TransportChoice};
@@ -39,21 +38,22 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
         return Job::alone(settings.timeout);
     }
     let started = Instant::now();
-    let key = JobKey::from_token(meet::token(launch)?.reveal());
-    let coordinator = if launch.hosts_coordinator() { Some(host(launch, settings, &key)?) } else { None };
+    let met = meet::meet(launch, settings, deadline)?;
+    let key = met.key.clone();
     let mut instance = [0; 16];
     getrandom::fill(&mut instance).map_err(|error| Error::system("start: random numbers", error))?;
     let door = open_door(launch, settings, &key, instance)?;
     let door_waker = door.waker();
 
-    let connection = meet::dial(launch, coordinator.as_ref(), &key, settings, instance, started, deadline)?;
+    let connection = meet::dial(launch, &met, settings, instance, started, deadline)?;
     let local = connection.transport() == TransportKind::Unix;
     let link = connection.into_stream_link(launch.epoch, launch.rank.unwrap_or(u32::MAX));
     let severer = link.severer();
     let (mut sender, mut receiver) = link.split();
-    let member = roster::introduce(launch.role, launch.rank, launch.local_rank, &door, instance, settings.interface.as_deref());
+    let member = roster::introduce(launch, &door, instance, meet::offers(&door.tcp_addresses(), settings));
     let welcome = knock(launch, member, sender.as_mut(), receiver.as_mut(), started, deadline)?;
     let (me, topology) = (welcome.rank, Topology::new(welcome.roster));
+    drop(met.published); // Everybody has come: the rendezvous file is needed no more.
 
     let neighbours = topology.hosts()[topology.host_of(me)].ranks.clone();
     let inbox = Arc::new(Inbox::default());
@@ -89,24 +89,10 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
         (Err(error), _) | (_, Err(error)) => (None, Err(error)),
     };
     // From here on dropping the job ends its threads.
-    let job = Job::assemble(Parts { seat, threads, watcher, door: Some(door_waker), coordinator })?;
+    let job = Job::assemble(Parts { seat, threads, watcher, door: Some(door_waker), coordinator: met.coordinator })?;
     result?;
     tracing::info!("joined as rank {me} of {} after {:.0} ms; {}", job.world(), started.elapsed().as_secs_f64() * 1000.0, launch.because.join(", "));
     Ok(job)
-}
-
-fn host(launch: &Launch, settings: &Settings, key: &JobKey) -> Result<Coordinator, Error> {
-    let mut job = [0; 16];
-    getrandom::fill(&mut job).map_err(|error| Error::system("start: random numbers", error))?;
-    let spec = Spec {
-        workers: launch.world,
-        servers: 0,
-        epoch: launch.epoch,
-        job,
-        timeout: settings.timeout,
-        how_ranks_start: (0..launch.world).map(|rank| launch.how_rank_starts(rank)).collect(),
-    };
-    meet::host(launch, spec, key, settings)
 }
 
 fn open_door(launch: &Launch, settings: &Settings, key: &JobKey, instance: [u8; 16]) -> Result<Door, Error> {

@@ -19,13 +19,13 @@ const CHUNKS: usize = 16;
 
 /// Two connected links in one process, of ranks 0 and 1 of `epoch`.
 pub fn pair(epoch: u32) -> (Link, Link) {
-    pair_of(epoch, 0, 1)
+    pair_of([(epoch, 0), (epoch, 1)])
 }
 
-/// Two connected links in one process, of two ranks of `epoch`.
-pub fn pair_of(epoch: u32, one: u32, other: u32) -> (Link, Link) {
+/// Two connected links in one process, each with its epoch and rank.
+pub fn pair_of([one, other]: [(u32, u32); 2]) -> (Link, Link) {
     let (there, back) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
-    let end = |rank: u32, peer: u32, out: &Arc<Queue>, into: &Arc<Queue>| {
+    let end = |(epoch, rank), (_, peer): (u32, u32), out: &Arc<Queue>, into: &Arc<Queue>| {
         let info = LinkInfo {
             transport: TransportKind::Inproc,
             peer: format!("rank {peer} of this process"),

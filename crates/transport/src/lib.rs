@@ -39,4 +39,5 @@ pub use fault::LinkError;
 pub use key::JobKey;
 pub use link::{Head, Link, LinkInfo, OutFrame, RecvHalf, SendHalf, Severer, TransportKind};
 pub use noise::{Identity, MAX_HELLO, Refusal};
+pub use stats::LinkStats;
 pub use syncline_shm::wait::Deadline;

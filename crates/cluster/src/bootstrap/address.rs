@@ -4,13 +4,12 @@
 //! `/etc/hosts`). Loopback is never offered, and addresses that every machine has (container bridges) come last:
 //! whoever connects to them reaches itself, and the token's proof and the rank in the greeting tell.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 
-use super::Environment;
+use syncline_wire::message::HostId;
 
 /// Interfaces that lead to containers and virtual machines of this host, not to another host.
 const INNER_INTERFACES: [&str; 8] = ["docker", "br-", "virbr", "veth", "lxc", "lxd", "cni", "podman"];
@@ -31,22 +30,47 @@ impl Candidate {
     }
 }
 
-/// Which interfaces are asked for: `SYNCLINE_INTERFACE`, names or beginnings of names between commas. `None` is all.
-pub fn wanted_interfaces(environment: &Environment) -> Option<Vec<String>> {
-    let list = environment.filled("SYNCLINE_INTERFACE")?;
-    Some(list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
+/// Where others can reach listeners that listen at `listening`, best first.
+///
+/// A listener on all interfaces is offered at every candidate address of its family. `interface` narrows the choice to names, or
+/// beginnings of names, between commas. A listener on one address is offered as it is, also on loopback: it was put there because the job
+/// stays on this host.
+pub fn offer(listening: Vec<SocketAddr>, interface: Option<&str>) -> Vec<SocketAddr> {
+    if listening.iter().all(|address| !address.ip().is_unspecified()) {
+        return listening;
+    }
+    // Without a list of interfaces there is nothing to offer; the members say so when nobody can reach this one.
+    let candidates = candidates(interface).unwrap_or_default();
+    spread(&listening, &candidates)
 }
 
-/// Every address to offer to another host, best first.
+fn spread(listening: &[SocketAddr], candidates: &[Candidate]) -> Vec<SocketAddr> {
+    let mut offered = Vec::new();
+    for listener in listening {
+        let ip = listener.ip();
+        if !ip.is_unspecified() {
+            offered.push(*listener);
+            continue;
+        }
+        // A listener on `::` hears IPv4 too.
+        let heard = candidates.iter().filter(|candidate| ip.is_ipv6() || candidate.address.is_ipv4());
+        offered.extend(heard.map(|candidate| candidate.at(listener.port())));
+    }
+    let mut seen = std::collections::HashSet::new();
+    offered.retain(|address| seen.insert(*address));
+    offered
+}
+
+/// Every address of this host that another host may try, best first.
 ///
 /// An empty list means that no interface but loopback is up, or that none has a wanted name.
-pub fn candidates(wanted: Option<&[String]>) -> io::Result<Vec<Candidate>> {
+pub fn candidates(interface: Option<&str>) -> io::Result<Vec<Candidate>> {
     let interfaces = if_addrs::get_if_addrs()?.into_iter().map(|interface| Found {
         address: interface.ip(),
         up: !matches!(interface.oper_status, if_addrs::IfOperStatus::Down),
         name: interface.name,
     });
-    Ok(choose(interfaces, wanted))
+    Ok(choose(interfaces, interface))
 }
 
 /// An interface's address as the system tells it.
@@ -56,8 +80,9 @@ struct Found {
     up: bool,
 }
 
-fn choose(found: impl Iterator<Item = Found>, wanted: Option<&[String]>) -> Vec<Candidate> {
-    let is_wanted = |name: &str| wanted.is_none_or(|list| list.iter().any(|wanted| name.starts_with(wanted.as_str())));
+fn choose(found: impl Iterator<Item = Found>, wanted: Option<&str>) -> Vec<Candidate> {
+    let wanted: Vec<&str> = wanted.unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| name.starts_with(wanted));
     let mut chosen: Vec<Candidate> = found
         .filter(|found| found.up && is_offerable(found.address) && is_wanted(&found.name))
         .map(|found| Candidate { interface: found.name, address: found.address })
@@ -65,7 +90,7 @@ fn choose(found: impl Iterator<Item = Found>, wanted: Option<&[String]>) -> Vec<
     // A name given in full goes before its namesakes: `eth1` before `eth10`. The sort is stable, so the system's order stays otherwise.
     chosen.sort_by_key(|candidate| {
         let name = &candidate.interface;
-        let in_full = wanted.is_some_and(|list| list.contains(name));
+        let in_full = wanted.contains(&name.as_str());
         let inner = INNER_INTERFACES.iter().any(|inner| name.starts_with(inner));
         (!in_full, inner, is_last_resort(candidate.address), candidate.address.is_ipv6())
     });
@@ -90,35 +115,30 @@ pub fn host_label() -> String {
 }
 
 /// What two processes share exactly when they can reach each other through abstract sockets: a kernel and a network namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct HostIdentity {
-    /// The kernel's boot id: two machines never share it, a container shares its host's.
-    pub boot: String,
-    /// The inode of the network namespace.
-    pub network: u64,
-}
-
-impl HostIdentity {
-    /// This process's.
-    ///
-    /// Where the kernel hides its boot id, the answer is random: such a process counts as a host of its own, which is slow but right.
-    pub fn current() -> io::Result<Self> {
-        let network = fs::metadata("/proc/self/ns/net")?.ino();
-        let boot = match fs::read_to_string("/proc/sys/kernel/random/boot_id") {
-            Ok(boot) => boot.trim().to_owned(),
-            Err(_) => {
-                let mut random = [0u8; 16];
-                getrandom::fill(&mut random).map_err(io::Error::other)?;
-                format!("hidden-{:032x}", u128::from_le_bytes(random))
-            }
-        };
-        Ok(HostIdentity { boot, network })
+///
+/// Where the system hides one of them, a random number stands in: such a process counts as a host of its own, which is slow but right.
+pub fn host_identity() -> HostId {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().and_then(|text| parse_boot_id(&text));
+    let network = fs::metadata("/proc/self/ns/net").map(|namespace| namespace.ino());
+    HostId {
+        boot: boot.unwrap_or_else(|| random_bytes(std::process::id())),
+        network: network.unwrap_or_else(|_| u64::from(std::process::id())),
     }
 }
 
-impl fmt::Display for HostIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.boot, self.network)
+/// A UUID as the kernel prints it.
+fn parse_boot_id(text: &str) -> Option<[u8; 16]> {
+    let digits = text.trim().replace('-', "");
+    let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
+    Some(number.to_be_bytes())
+}
+
+/// Without randomness the process id tells at least the ranks of one job apart.
+fn random_bytes(otherwise: u32) -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => bytes,
+        Err(_) => u128::from(otherwise).to_be_bytes(),
     }
 }
 
@@ -157,10 +177,7 @@ mod tests {
 
     #[test]
     fn interfaces_are_chosen_by_name_or_beginning() {
-        let pick = |list: &str| {
-            let environment = Environment::from_variables([("SYNCLINE_INTERFACE", list)]);
-            show(&choose(found(&MACHINE), wanted_interfaces(&environment).as_deref()))
-        };
+        let pick = |list: &str| show(&choose(found(&MACHINE), Some(list)));
         assert_eq!(pick("eth1"), "10.1.1.7 10.10.0.7");
         assert_eq!(pick("docker0, eth10"), "10.10.0.7 172.17.0.1");
         assert_eq!(pick("ib"), "");
@@ -175,8 +192,24 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_on_all_interfaces_is_offered_at_each_of_its_family() {
+        let candidates = choose(found(&MACHINE[4..7]), None);
+        let offered = |listening: &str| {
+            let listening: Vec<SocketAddr> = listening.split(' ').map(|address| address.parse().unwrap()).collect();
+            spread(&listening, &candidates).iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(offered("0.0.0.0:5"), "10.0.0.7:5");
+        assert_eq!(offered("[::]:5"), "10.0.0.7:5 [fd00::7]:5");
+        assert_eq!(offered("[::]:5 0.0.0.0:5"), "10.0.0.7:5 [fd00::7]:5");
+        assert_eq!(offered("10.0.0.7:5 [::]:6"), "10.0.0.7:5 10.0.0.7:6 [fd00::7]:6");
+        assert_eq!(offered("127.0.0.1:5"), "127.0.0.1:5");
+    }
+
+    #[test]
     fn a_host_is_itself() {
-        assert_eq!(HostIdentity::current().unwrap(), HostIdentity::current().unwrap());
+        assert_eq!(host_identity(), host_identity());
+        assert_eq!(parse_boot_id("0001-0203\n"), None);
+        assert_eq!(parse_boot_id("00010203-0405-0607-0809-0a0b0c0d0e0f\n").unwrap(), std::array::from_fn(|byte| byte as u8));
         assert!(!host_label().is_empty());
     }
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::private_file::{self, Found};
-use super::wait::Deadline;
 use super::{Invitation, InvitationError};
+use syncline_shm::wait::Deadline;
 
 /// How often a waiting rank looks: often at first, then seldom enough for a file server with a thousand ranks.
 const FIRST_LOOK: Duration = Duration::from_millis(5);

@@ -15,9 +15,7 @@ const PROXIES: [&str; 2] = ["hydra_pmi_proxy", "pmi_proxy"];
 /// Knows a job by `PMI_RANK`, unless it is a Slurm step (`srun --mpi=pmi2` sets the same variables).
 pub(super) fn detect(environment: &Environment) -> Option<Result<Launch, BootstrapError>> {
     let rank = environment.get("PMI_RANK");
-    if rank.or(environment.get("PMI_SIZE")).is_none() {
-        return None;
-    }
+    rank.or(environment.get("PMI_SIZE"))?;
     let by_slurm = environment.get("MPI_LOCALRANKID").is_none() && rank.is_some_and(|rank| slurm::is_step_with_rank(environment, rank));
     (!by_slurm).then(|| read(environment))
 }

@@ -31,7 +31,6 @@ mod private_file;
 mod slurm_list;
 mod token;
 mod user_key;
-mod wait;
 
 mod dmlc;
 mod explicit;

@@ -26,8 +26,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 
-use super::wait::Deadline;
 use super::{Invitation, InvitationError, pmi_mapping};
+use syncline_shm::wait::Deadline;
 
 /// Longer than any line of a server that keeps to its own `vallen_max` of 1024.
 const LONGEST_LINE: usize = 8 << 10;

@@ -122,8 +122,11 @@ mod tests {
     #[test]
     fn both_ways_to_create_keep_the_first_and_leave_no_other_name() {
         let folder = tempfile::tempdir().unwrap();
-        let ways: [fn(&Path, &[u8]) -> io::Result<bool>; 2] = [create, |path, bytes| create_by_name(path, path.parent().unwrap(), bytes)];
-        for (number, way) in ways.into_iter().enumerate() {
+        for number in 0..2 {
+            let way = |path: &Path, bytes: &[u8]| match number {
+                0 => create(path, bytes),
+                _ => create_by_name(path, folder.path(), bytes),
+            };
             let path = folder.path().join(number.to_string());
             assert!(way(&path, b"first").unwrap());
             assert!(!way(&path, b"second").unwrap());

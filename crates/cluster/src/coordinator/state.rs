@@ -38,12 +38,29 @@ impl Spec {
 /// Something that happened.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// An authenticated member said its first word. `local` members need no heartbeats: their socket tells.
-    Said { connection: ConnectionId, local: bool, message: Control },
+    /// An authenticated member said something.
+    Said {
+        /// On this connection.
+        connection: ConnectionId,
+        /// It runs on this host and needs no heartbeats: its socket tells.
+        local: bool,
+        /// Its words.
+        message: Control,
+    },
     /// A member's connection ended.
-    Closed { connection: ConnectionId, detail: String },
-    /// The launcher saw the process of `rank` end.
-    ProcessEnded { rank: u32, cause: DownCause },
+    Closed {
+        /// Which.
+        connection: ConnectionId,
+        /// How it was noticed.
+        detail: String,
+    },
+    /// The launcher saw a process end.
+    ProcessEnded {
+        /// The process of this rank.
+        rank: u32,
+        /// How it ended.
+        cause: DownCause,
+    },
     /// Time passed.
     Tick,
 }
@@ -52,9 +69,17 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Send a message to a member.
-    Send { connection: ConnectionId, message: Control },
+    Send {
+        /// To this one.
+        connection: ConnectionId,
+        /// These words.
+        message: Control,
+    },
     /// Close a member's connection, after what was sent before.
-    Close { connection: ConnectionId },
+    Close {
+        /// Which.
+        connection: ConnectionId,
+    },
     /// Everybody has left or died; nothing will follow.
     Finished,
 }
@@ -266,9 +291,11 @@ impl State {
         let mut actions = Vec::new();
         if let Phase::Gathering { since } = self.phase
             && now >= since + self.spec.timeout
-            && self.deaths.is_empty()
         {
-            actions.extend(self.tell_all(&self.start_timeout()));
+            // Whoever heard of a death meanwhile knows why the job does not start.
+            if self.deaths.is_empty() {
+                actions.extend(self.tell_all(&self.start_timeout()));
+            }
             self.phase = Phase::Finished;
             actions.push(Action::Finished);
             return actions;
