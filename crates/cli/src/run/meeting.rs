@@ -46,7 +46,7 @@ pub(crate) fn open(guests: &Guests<'_>) -> io::Result<Box<dyn MeetingPoint>> {
     Ok(Box::new(NameOnly { name: format!("unix:@syncline-{}-{}", guests.job, guests.epoch) }))
 }
 
-/// Gives the ranks a name to meet under and leaves the hosting to rank 0.
+/// Only a name to meet under: enough for programs that do not use Syncline, and for whoever hosts the meeting elsewhere.
 struct NameOnly {
     name: String,
 }
