@@ -52,6 +52,11 @@ struct Entry {
     is_kernel_thread: bool,
 }
 
+/// A process number as written somewhere. `/proc` says -1 for the group of a process that is just vanishing.
+pub(super) fn process_number(text: &str) -> Option<Pid> {
+    text.parse().ok().filter(|number| *number > 0).and_then(Pid::from_raw)
+}
+
 impl Entry {
     fn of(pid: Pid) -> Option<Entry> {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
@@ -66,7 +71,7 @@ impl Entry {
         let threads = number(17)?;
         Some(Entry {
             name: head.split_once('(')?.1.to_owned(),
-            group: fields.get(2)?.parse().ok().and_then(Pid::from_raw),
+            group: process_number(fields.get(2)?),
             started: number(19)?,
             // A first thread that ended before the others looks like a zombie, too.
             is_dead: matches!(fields[0], "Z" | "X") && threads <= 1,
@@ -119,15 +124,10 @@ impl Marks {
             return Vec::new();
         };
         // Whoever is older than this process belongs to no job of it.
-        let oldest = std::process::id().try_into().ok().and_then(Pid::from_raw).and_then(Entry::of).map_or(0, |own| own.started);
-        let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        let pids = numbers.filter_map(Pid::from_raw);
-        pids.filter_map(|pid| {
-            Entry::of(pid)
-                .filter(|entry| entry.started >= oldest && self.recognises(pid, entry))
-                .map(|entry| Leftover { pid, name: entry.name })
-        })
-        .collect()
+        let oldest = Entry::of(rustix::process::getpid()).map_or(0, |own| own.started);
+        let pids = processes.filter_map(|entry| process_number(entry.ok()?.file_name().to_str()?));
+        let young = pids.filter_map(|pid| Some((pid, Entry::of(pid).filter(|entry| entry.started >= oldest)?)));
+        young.filter(|(pid, entry)| self.recognises(*pid, entry)).map(|(pid, entry)| Leftover { pid, name: entry.name }).collect()
     }
 
     fn recognises(&self, pid: Pid, entry: &Entry) -> bool {
@@ -177,6 +177,7 @@ mod tests {
         assert_eq!((entry.name.as_str(), entry.group, entry.started), ("a) R (b", Pid::from_raw(42), 77));
         assert!(entry.is_dead && entry.is_kernel_thread);
         assert!(!Entry::parse(&stat.replace(" 1 0 77", " 2 0 77")).unwrap().is_dead, "other threads live on");
+        assert_eq!(Entry::parse(&stat.replace(" 42 42", " -1 -1")).unwrap().group, None, "vanishing");
         assert!(Entry::parse("7 (a").is_none());
     }
 }
