@@ -2,11 +2,13 @@
 
 mod support;
 
-use std::process::Command;
+use std::io::Read;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-use support::{Launcher, start, wait_until_gone};
+use rustix::process::{Pid, Signal, kill_process};
+use support::{LIMIT, Launcher, start, syncline, wait_until_gone};
+use syncline_testkit::ranks::eventually;
 
 const POLITE: &str = r#"
     trap 'echo got INT; exit 3' INT
@@ -59,7 +61,7 @@ fn a_second_ctrl_c_kills_at_once() {
     let mark = job.mark();
     job.wait_for("ready", 2);
     job.signal(Signal::INT);
-    syncline_testkit::ranks::eventually("the answer to the first", support::LIMIT, || job.err().contains("once more kills them now"));
+    eventually("the answer to the first", LIMIT, || job.err().contains("once more kills them now"));
     let second = Instant::now();
     job.signal(Signal::INT);
     job.end().assert_code(130);
@@ -125,9 +127,23 @@ fn under_nohup_the_end_of_the_terminal_is_not_the_end_of_the_job() {
 }
 
 #[test]
+fn a_reader_that_does_not_read_does_not_hold_up_ctrl_c() {
+    let mut child = syncline(&["run", "-n", "2", "--grace", "0.2", "yes"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut unread = child.stdout.take().unwrap();
+    unread.read_exact(&mut [0; 9]).unwrap(); // It runs; now the pipe fills up.
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let mut code = None;
+    eventually("the end", LIMIT, || {
+        code = child.try_wait().unwrap().map(|status| status.code());
+        code.is_some()
+    });
+    assert_eq!(code.unwrap(), Some(130));
+}
+
+#[test]
 fn a_failure_before_the_signal_stays_the_verdict() {
     let job = start(&["-n", "2", "--grace", "3600", "sh", "-c", "[ $SYNCLINE_RANK = 0 ] && exit 6; exec sleep 3600"]);
-    syncline_testkit::ranks::eventually("the failure", support::LIMIT, || job.err().contains("exited with code 6"));
+    eventually("the failure", LIMIT, || job.err().contains("exited with code 6"));
     job.signal(Signal::INT);
     let end = job.end();
     end.assert_code(6);
