@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 /// Keeps the parameters of one model the same in many processes.
 #[derive(Parser)]
-#[command(name = "syncline", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "syncline", version, max_term_width = 100, arg_required_else_help = true, disable_help_subcommand = true)]
 struct CommandLine {
     #[command(subcommand)]
     command: SubCommand,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Job, Lane, Role, Topology};
-use syncline_transport::Link;
+use syncline_transport::{Link, LinkError};
 
 use crate::{Config, Error};
 
@@ -125,9 +125,9 @@ impl Session {
         Ok(self.job.link(peer, lane, deadline)?)
     }
 
-    /// Names the culprit when an operation of one's own over a link with `peer` failed.
-    pub fn explain(&self, operation: &str, peer: u32, detail: &str) -> Error {
-        self.job.explain(operation, &[peer], Instant::now(), detail).into()
+    /// Names the culprit when a frame of an operation of one's own, begun at `started`, failed on a link with `peer`.
+    pub fn link_failed(&self, operation: &str, peer: u32, started: Instant, error: &LinkError) -> Error {
+        self.job.link_failed(operation, peer, started, error).into()
     }
 
     /// Leaves the job politely. Calls after it fail with `Closed`; a second shutdown does nothing.

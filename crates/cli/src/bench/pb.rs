@@ -87,7 +87,8 @@ fn agree(session: &Session, mine: u64) -> Result<(u64, Vec<Link>), syncline::Err
     use syncline_transport::OutFrame;
     use syncline_wire::Kind;
     let deadline = Deadline::after(Duration::from_secs(30));
-    let broken = |error: syncline_transport::LinkError| session.explain("agreeing on the number of rounds", 0, &error.to_string());
+    let started = Instant::now();
+    let broken = |error: syncline_transport::LinkError| session.link_failed("agreeing on the number of rounds", 0, started, &error);
     if session.rank() != 0 {
         let mut link = session.link(0, Lane::BENCH, deadline)?;
         let theirs = link.head(deadline).map_err(broken)?.header.sequence;
