@@ -22,7 +22,7 @@
 //!
 //! # How a kernel reaches the CPU
 //!
-//! A kernel is written once, as a plain generic loop in a [`dispatch::Work`]. The compiler makes one copy per
+//! A kernel is written once, as a plain generic loop in a `Work` (see `dispatch.rs`). The compiler makes one copy per
 //! [`SimdLevel`] and vectorises each for its instructions; [`simd_level`] picks one when the first kernel runs.
 //! Wheels are built for plain x86-64, other architectures get the one copy for their own baseline.
 

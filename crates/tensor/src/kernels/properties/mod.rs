@@ -93,3 +93,25 @@ fn assert_same<T: Naive>(found: &[T], expected: &[T], what: impl std::fmt::Debug
         );
     }
 }
+
+#[test]
+fn nothing_is_a_fine_amount_of_every_dtype() {
+    use super::*;
+    use crate::DType;
+    for dtype in DType::ALL {
+        for op in ReduceOp::ALL {
+            reduce_into(op, dtype, &mut [], &[]).unwrap();
+            reduce_pair_into(op, dtype, &mut [], &[], &[]).unwrap();
+            reduce_many_into(op, dtype, &mut [], &[&[], &[], &[]]).unwrap();
+        }
+        axpy(dtype, 2.0, &[], &mut []).unwrap();
+        scale(dtype, 2.0, &mut []).unwrap();
+        for to in DType::ALL {
+            cast(dtype, &[], to, &mut []).unwrap();
+        }
+        let empty = RowLayout::new(dtype, 0, 3).unwrap();
+        gather_rows(empty, &[], &[], &mut []).unwrap();
+        scatter_rows(empty, &mut [], &[], &[]).unwrap();
+        scatter_add_rows(empty, &mut [], &[], &[]).unwrap();
+    }
+}
