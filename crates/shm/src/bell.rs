@@ -29,11 +29,8 @@ pub struct Bell {
     waiters: AtomicU32,
 }
 
-// SAFETY: `repr(C)`, two atomics, no drop glue, zero is the initial state.
-#[cfg(not(loom))]
-unsafe impl Placed for Bell {}
-#[cfg(loom)]
-// SAFETY: under loom nothing is ever placed into foreign memory.
+// SAFETY: `repr(C)`, two atomics, no drop glue, zero is the initial state. (Under loom nothing
+// is ever placed into foreign memory.)
 unsafe impl Placed for Bell {}
 
 impl Bell {
