@@ -4,7 +4,7 @@ use std::fmt;
 
 use syncline_shm::wait::Deadline;
 use syncline_transport::{LinkError, OutFrame, RecvHalf, SendHalf};
-use syncline_wire::message::{Control, DownCause};
+use syncline_wire::message::{Blame, Control, DownCause};
 use syncline_wire::{Kind, Limits, WireError};
 
 use crate::fate::Fate;
@@ -36,7 +36,7 @@ pub(crate) fn receive_control(receiver: &mut dyn RecvHalf, deadline: Deadline) -
 }
 
 /// The fate that a `Down` message describes.
-pub(crate) fn fate_of(cause: &DownCause, detail: &str, reported_by: Option<u32>) -> Fate {
+pub(crate) fn fate_of(cause: &DownCause, detail: &str, reported_by: Option<u32>, blames: Option<Blame>) -> Fate {
     let mut how = Sentence(cause).to_string();
     if !detail.is_empty() {
         how.push_str(": ");
@@ -45,7 +45,8 @@ pub(crate) fn fate_of(cause: &DownCause, detail: &str, reported_by: Option<u32>)
     if let Some(reporter) = reported_by {
         how.push_str(&format!(" (reported by rank {reporter})"));
     }
-    Fate { silent: matches!(cause, DownCause::Silent { .. }), ..Fate::gone(how) }
+    let silent = blames.map_or(matches!(cause, DownCause::Silent { .. }), |blame| blame.silent);
+    Fate { how, silent, blames: blames.map(|blame| blame.rank) }
 }
 
 /// A cause as the rest of a sentence that begins with the rank.

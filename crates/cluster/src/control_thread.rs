@@ -34,12 +34,10 @@ pub(crate) fn listen(seat: &Arc<Seat>, mut receiver: Box<dyn RecvHalf>) {
 
 fn take_note(seat: &Seat, message: Control) {
     match message {
-        Control::Down { rank, cause, detail, reported_by } if rank < seat.topology.world() && rank != seat.me => {
-            if seat.fates.mark_down(rank, fate_of(&cause, &detail, reported_by))
-                && let Some(switchboard) = &seat.switchboard
-            {
-                switchboard.sever(rank);
-            }
+        Control::Down { rank, cause, detail, reported_by, blames } if rank < seat.topology.world() && rank != seat.me => {
+            // A neighbour's last word may stand on the board and not yet with the coordinator.
+            let blames = blames.or_else(|| seat.blame_on_board(rank));
+            seat.bury(rank, fate_of(&cause, &detail, reported_by, blames));
         }
         Control::Left { rank } if rank < seat.topology.world() && rank != seat.me => seat.fates.mark_left(rank),
         Control::AllLeft => (0..seat.topology.world()).filter(|rank| *rank != seat.me).for_each(|rank| seat.fates.mark_left(rank)),
@@ -56,10 +54,9 @@ fn take_note(seat: &Seat, message: Control) {
 pub(crate) fn coordinator_lost(seat: &Seat, fate: Fate) {
     if seat.launcher == Launcher::SynclineRun || seat.launcher == Launcher::Dmlc {
         seat.orphaned.store(true, Release);
-    } else if seat.me != 0 && seat.fates.mark_down(0, fate)
-        && let Some(switchboard) = &seat.switchboard
-    {
-        switchboard.sever(0);
+    } else if seat.me != 0 {
+        let blames = seat.blame_on_board(0).map(|blame| blame.rank);
+        seat.bury(0, Fate { blames, ..fate });
     }
     seat.ring();
 }

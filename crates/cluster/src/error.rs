@@ -19,11 +19,7 @@ pub struct Who {
 
 impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.pid == 0 {
-            write!(f, "rank {}", self.rank)
-        } else {
-            write!(f, "rank {} ({}, pid {})", self.rank, self.host, self.pid)
-        }
+        if self.pid == 0 { write!(f, "rank {}", self.rank) } else { write!(f, "rank {} ({}, pid {})", self.rank, self.host, self.pid) }
     }
 }
 
@@ -148,7 +144,9 @@ pub enum Error {
         waited: Duration,
     },
     /// This process is a fork of the one that opened the session.
-    #[error("{operation}: this process was forked from a member of the job and is not one itself\nhint: start workers with the spawn or forkserver method, or open the session after the fork")]
+    #[error(
+        "{operation}: this process was forked from a member of the job and is not one itself\nhint: start workers with the spawn or forkserver method, or open the session after the fork"
+    )]
     Forked {
         /// What was asked for.
         operation: String,

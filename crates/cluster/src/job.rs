@@ -13,13 +13,13 @@ use syncline_shm::board::{Board, State};
 use syncline_shm::fork::ForkGuard;
 use syncline_shm::wait::Deadline;
 use syncline_transport::{DoorWaker, Link, LinkError, SendHalf, Severer};
-use syncline_wire::message::Control;
+use syncline_wire::message::{Blame, Control};
 
 use crate::barrier::Barrier;
 use crate::bootstrap::{Launch, Launcher};
 use crate::control::send_control;
 use crate::coordinator::Coordinator;
-use crate::fate::Fates;
+use crate::fate::{Fate, Fates};
 use crate::settings::Settings;
 use crate::switchboard::{CallError, Lane, Switchboard};
 use crate::watcher::{self, WatcherHandle};
@@ -207,8 +207,8 @@ impl Job {
         let everybody: Vec<u32> = (0..self.world()).collect();
         let culprit = self.seat.fates.culprit(&everybody);
         if let Some(line) = &self.seat.control {
-            let silent = culprit.as_ref().is_some_and(|(_, fate)| fate.silent);
-            let message = Control::Abort { blame: culprit.map(|(rank, _)| rank), silent, reason: reason.chars().take(1000).collect() };
+            let blame = culprit.map(|(rank, fate)| Blame { rank, silent: fate.silent });
+            let message = Control::Abort { blame, reason: reason.chars().take(1000).collect() };
             let mut sender = line.sender.lock().expect("no panic while held");
             let _ = send_control(sender.as_mut(), &message, Deadline::after(Duration::from_secs(1)));
         }
@@ -288,7 +288,9 @@ impl Seat {
         let operation = format!("link with rank {peer}");
         let started = Instant::now();
         let Some(switchboard) = self.switchboard.as_ref().filter(|_| peer < self.topology.world() && peer != self.me) else {
-            return Err(Error::Configuration { detail: format!("{operation}: rank {} of {} has no link with it", self.me, self.topology.world()) });
+            return Err(Error::Configuration {
+                detail: format!("{operation}: rank {} of {} has no link with it", self.me, self.topology.world()),
+            });
         };
         let member = self.topology.member(peer);
         let gone = || self.fates.is_over(peer) || self.orphaned.load(Acquire) || self.leaving.load(Acquire);
@@ -341,7 +343,9 @@ impl Seat {
             return Error::Timeout { operation: operation.into(), missing: vec![who], detail: format!(", which {how}"), waited, hint };
         }
         let hint = match self.launcher {
-            Launcher::SynclineRun => format!("look at the last lines of rank {rank} above or in --log-dir; the kernel log tells of the out-of-memory killer"),
+            Launcher::SynclineRun => {
+                format!("look at the last lines of rank {rank} above or in --log-dir; the kernel log tells of the out-of-memory killer")
+            }
             _ => format!("look at the output of rank {rank} and at the kernel log of {} (out of memory?)", who.host),
         };
         Error::PeerLost { operation: operation.into(), who, how, waited, hint }
@@ -386,7 +390,8 @@ impl Seat {
 
     fn frozen_neighbours(&self) -> Vec<u32> {
         let host = &self.topology.hosts()[self.topology.host_of(self.me)];
-        let is_frozen = |rank: &u32| *rank != self.me && self.silence(*rank).is_some_and(|silence| silence > watcher::frozen_after(self.timeout));
+        let is_frozen =
+            |rank: &u32| *rank != self.me && self.silence(*rank).is_some_and(|silence| silence > watcher::frozen_after(self.timeout));
         host.ranks.iter().copied().filter(is_frozen).collect()
     }
 
@@ -403,15 +408,42 @@ impl Seat {
             LinkError::Timeout { .. } => self.late(operation, &[peer], started, ""),
             LinkError::Interrupted => Error::Interrupted { operation: operation.into(), waited: started.elapsed() },
             other => {
-                let everybody: Vec<u32> = std::iter::once(peer).chain((0..self.topology.world()).filter(|rank| *rank != peer && *rank != self.me)).collect();
+                let everybody: Vec<u32> =
+                    std::iter::once(peer).chain((0..self.topology.world()).filter(|rank| *rank != peer && *rank != self.me)).collect();
                 self.explain(operation, &everybody, started, &other.to_string())
             }
         }
     }
 
+    /// Leaves a note for whoever sees this process end: on the board for neighbours, with the coordinator for the rest.
     fn write_blame(&self, rank: u32, silent: bool) {
-        if let Some(board) = self.board().filter(|_| rank != self.me) {
+        if rank == self.me {
+            return;
+        }
+        if let Some(board) = self.board() {
             board.slot(self.my_slot()).blame_once(rank, silent);
+        }
+        if let Some(line) = &self.control {
+            let mut sender = line.sender.lock().expect("no panic while held");
+            let _ = send_control(sender.as_mut(), &Control::Blaming(Blame { rank, silent }), Deadline::after(Duration::from_millis(200)));
+        }
+    }
+
+    /// Whom a neighbour blamed before it ended; never itself, and never this rank, which knows better.
+    pub(crate) fn blame_on_board(&self, rank: u32) -> Option<Blame> {
+        let board = self.board().filter(|_| self.topology.same_host(self.me, rank))?;
+        let (blamed, silent) = board.slot(self.topology.local_rank(rank) as usize).blame()?;
+        (blamed != rank && blamed != self.me && blamed < self.topology.world()).then_some(Blame { rank: blamed, silent })
+    }
+
+    /// Writes down the end of `rank` and ends the links with it and with whom it blames.
+    pub(crate) fn bury(&self, rank: u32, fate: Fate) {
+        let blamed = fate.blames;
+        if self.fates.mark_down(rank, fate)
+            && let Some(switchboard) = &self.switchboard
+        {
+            switchboard.sever(rank);
+            blamed.into_iter().for_each(|culprit| switchboard.sever(culprit));
         }
     }
 

@@ -90,7 +90,12 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
     // From here on dropping the job ends its threads.
     let job = Job::assemble(Parts { seat, threads, watcher, door: Some(door_waker), coordinator: met.coordinator })?;
     result?;
-    tracing::info!("joined as rank {me} of {} after {:.0} ms; {}", job.world(), started.elapsed().as_secs_f64() * 1000.0, launch.because.join(", "));
+    tracing::info!(
+        "joined as rank {me} of {} after {:.0} ms; {}",
+        job.world(),
+        started.elapsed().as_secs_f64() * 1000.0,
+        launch.because.join(", ")
+    );
     Ok(job)
 }
 
@@ -117,7 +122,14 @@ struct Welcomed {
     roster: Vec<MemberInfo>,
 }
 
-fn knock(launch: &Launch, member: MemberInfo<Option<u32>>, sender: &mut dyn SendHalf, receiver: &mut dyn RecvHalf, started: Instant, deadline: Deadline) -> Result<Welcomed, Error> {
+fn knock(
+    launch: &Launch,
+    member: MemberInfo<Option<u32>>,
+    sender: &mut dyn SendHalf,
+    receiver: &mut dyn RecvHalf,
+    started: Instant,
+    deadline: Deadline,
+) -> Result<Welcomed, Error> {
     let myself = Who { rank: launch.rank.unwrap_or(0), host: member.host_name.clone(), pid: member.pid };
     let join = Control::Join { member, world: launch.world, epoch: launch.epoch, started_by: launch.launcher.name().into() };
     send_control(sender, &join, deadline).map_err(|error| lost_coordinator(launch, &error, started))?;
@@ -125,7 +137,9 @@ fn knock(launch: &Launch, member: MemberInfo<Option<u32>>, sender: &mut dyn Send
     loop {
         match receive_control(receiver, patience) {
             Ok(Control::Welcome { rank, job, roster, epoch, .. }) => {
-                let sound = epoch == launch.epoch && (rank as usize) < roster.len() && roster.iter().enumerate().all(|(index, member)| member.rank as usize == index);
+                let sound = epoch == launch.epoch
+                    && (rank as usize) < roster.len()
+                    && roster.iter().enumerate().all(|(index, member)| member.rank as usize == index);
                 if !sound {
                     return Err(Error::Refused { at: launch.meeting.to_string(), reason: "its roster makes no sense".into() });
                 }
@@ -142,8 +156,9 @@ fn knock(launch: &Launch, member: MemberInfo<Option<u32>>, sender: &mut dyn Send
                     waited: started.elapsed(),
                 });
             }
-            Ok(Control::Down { rank, cause, detail, reported_by }) => {
-                let fate = fate_of(&cause, &detail, reported_by);
+            Ok(Control::Down { rank, cause, detail, reported_by, blames }) => {
+                let fate = fate_of(&cause, &detail, reported_by, blames);
+                let rank = fate.blames.unwrap_or(rank);
                 return Err(Error::PeerLost {
                     operation: "start".into(),
                     who: Who { rank, host: String::new(), pid: 0 },
@@ -153,13 +168,18 @@ fn knock(launch: &Launch, member: MemberInfo<Option<u32>>, sender: &mut dyn Send
                 });
             }
             Ok(other) => return Err(Error::Refused { at: launch.meeting.to_string(), reason: format!("it answered {other:?}") }),
-            Err(ControlError::Link(LinkError::Interrupted)) => return Err(Error::Interrupted { operation: "start".into(), waited: started.elapsed() }),
+            Err(ControlError::Link(LinkError::Interrupted)) => {
+                return Err(Error::Interrupted { operation: "start".into(), waited: started.elapsed() });
+            }
             Err(ControlError::Link(LinkError::Timeout { .. })) => {
                 return Err(Error::Missing {
                     world: launch.world,
                     arrived: vec![myself],
                     missing: Vec::new(),
-                    expected: format!("hint: the coordinator at {} took this process in but does not answer; it may be frozen", launch.meeting),
+                    expected: format!(
+                        "hint: the coordinator at {} took this process in but does not answer; it may be frozen",
+                        launch.meeting
+                    ),
                     waited: started.elapsed(),
                 });
             }
@@ -196,7 +216,9 @@ fn answer_door(mut door: Door, seat: Arc<Seat>, inbox: Arc<Inbox>) -> Result<thr
                 let worth_a_line = event.is_worth_a_line();
                 match event {
                     DoorEvent::Visitor { hello, fd, connection } => let_in(&seat, &inbox, &hello, fd, connection),
-                    DoorEvent::Refused { from, why, count } if worth_a_line => tracing::warn!("rank {} refused {from}: {why} (number {count})", seat.me),
+                    DoorEvent::Refused { from, why, count } if worth_a_line => {
+                        tracing::warn!("rank {} refused {from}: {why} (number {count})", seat.me)
+                    }
                     _ => {}
                 }
             }
@@ -234,7 +256,14 @@ fn listen_to_coordinator(seat: Arc<Seat>, receiver: Box<dyn RecvHalf>) -> Result
 }
 
 /// The board of this host: made by its first rank, mapped by the others. None for a rank that is alone on its host.
-fn share_board(seat: &Seat, neighbours: &[u32], job: [u8; 16], inbox: &Inbox, started: Instant, deadline: Deadline) -> Result<Option<Arc<Board>>, Error> {
+fn share_board(
+    seat: &Seat,
+    neighbours: &[u32],
+    job: [u8; 16],
+    inbox: &Inbox,
+    started: Instant,
+    deadline: Deadline,
+) -> Result<Option<Arc<Board>>, Error> {
     if neighbours.len() < 2 {
         return Ok(None);
     }

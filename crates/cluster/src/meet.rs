@@ -51,10 +51,17 @@ fn invite(launch: &Launch, settings: &Settings, known: Option<Token>, deadline: 
     let coordinator = host(launch, spec(launch, settings)?, &key, settings)?;
     let mut met = Met { key, coordinator: None, invited_to: Vec::new(), published: None };
     if let Meeting::File { .. } | Meeting::Pmi { .. } = launch.meeting {
-        let invitation = Invitation { job: launch.job.clone(), epoch: launch.epoch, addresses: offers(coordinator.tcp_addresses(), settings), token: Some(token) };
+        let invitation = Invitation {
+            job: launch.job.clone(),
+            epoch: launch.epoch,
+            addresses: offers(coordinator.tcp_addresses(), settings),
+            token: Some(token),
+        };
         match &launch.meeting {
             Meeting::File { path } => met.published = Some(file::publish(path, &invitation).map_err(file_error)?),
-            Meeting::Pmi { fd } => drop(Pmi::open(*fd, deadline).and_then(|pmi| pmi.exchange(Some(&invitation), deadline)).map_err(pmi_error)?),
+            Meeting::Pmi { fd } => {
+                drop(Pmi::open(*fd, deadline).and_then(|pmi| pmi.exchange(Some(&invitation), deadline)).map_err(pmi_error)?)
+            }
             _ => {}
         }
     }
@@ -70,7 +77,9 @@ fn accept_invitation(launch: &Launch, known: Option<Token>, deadline: Deadline) 
     };
     let (invited_to, passed) = invitation.map_or((Vec::new(), None), |invitation| (invitation.addresses, invitation.token));
     let Some(token) = known.or(passed) else {
-        return Err(Error::Configuration { detail: "this job has no token\nhint: set the same SYNCLINE_TOKEN for all of its processes".into() });
+        return Err(Error::Configuration {
+            detail: "this job has no token\nhint: set the same SYNCLINE_TOKEN for all of its processes".into(),
+        });
     };
     Ok(Met { key: JobKey::from_token(token.reveal()), coordinator: None, invited_to, published: None })
 }
@@ -101,7 +110,9 @@ fn host(launch: &Launch, spec: Spec, key: &JobKey, settings: &Settings) -> Resul
     let anywhere = IpAddr::from(Ipv6Addr::UNSPECIFIED);
     match &launch.meeting {
         Meeting::Unix { name } => Coordinator::host(spec, key.clone(), listen(Some(name.clone()), Vec::new())),
-        Meeting::File { .. } | Meeting::Pmi { .. } => Coordinator::host(spec, key.clone(), listen(None, vec![SocketAddr::new(anywhere, 0)])),
+        Meeting::File { .. } | Meeting::Pmi { .. } => {
+            Coordinator::host(spec, key.clone(), listen(None, vec![SocketAddr::new(anywhere, 0)]))
+        }
         Meeting::Tcp { host, port, spare_ports } => {
             let mut last = Error::system("start", "no port to listen on");
             for port in std::iter::once(*port).chain(spare_ports.iter().copied()) {
@@ -194,16 +205,27 @@ fn addresses(launch: &Launch, met: &Met) -> Result<Vec<Address>, String> {
 }
 
 fn refused(launch: &Launch, error: &DialError) -> Error {
-    Error::Auth { operation: "start".into(), detail: format!("the coordinator at {} and this process do not hold the same token: {error}", launch.meeting) }
+    Error::Auth {
+        operation: "start".into(),
+        detail: format!("the coordinator at {} and this process do not hold the same token: {error}", launch.meeting),
+    }
 }
 
 fn nobody_there(launch: &Launch, trouble: &str, started: Instant) -> Error {
-    let myself = Who { rank: launch.rank.unwrap_or(0), host: rustix::system::uname().nodename().to_string_lossy().into_owned(), pid: std::process::id() };
+    let myself = Who {
+        rank: launch.rank.unwrap_or(0),
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        pid: std::process::id(),
+    };
     Error::Missing {
         world: launch.world,
         arrived: vec![myself],
         missing: vec![Who { rank: 0, host: String::new(), pid: 0 }],
-        expected: format!("hint: rank 0 hosts the coordinator, and nobody answers at {} ({trouble})\n  rank 0: {}", launch.meeting, launch.how_rank_starts(0)),
+        expected: format!(
+            "hint: rank 0 hosts the coordinator, and nobody answers at {} ({trouble})\n  rank 0: {}",
+            launch.meeting,
+            launch.how_rank_starts(0)
+        ),
         waited: started.elapsed(),
     }
 }

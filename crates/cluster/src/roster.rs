@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use syncline_transport::Door;
 use syncline_wire::message::{HostId, MAX_NAME, MemberInfo, RoleCode};
 
-use crate::bootstrap::Launch;
 use crate::Role;
+use crate::bootstrap::Launch;
 use crate::bootstrap::address::{host_identity, host_label};
 
 /// This process, as the others will know it, reachable from other hosts at `addresses`.

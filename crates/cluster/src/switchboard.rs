@@ -64,8 +64,16 @@ impl Switchboard {
     }
 
     /// The one link between this process and `peer` on `lane`; both must ask for it. `gone` is asked while waiting.
-    pub(crate) fn link(&self, peer: &MemberInfo, local: bool, lane: Lane, deadline: Deadline, gone: &dyn Fn() -> bool) -> Result<Link, CallError> {
-        let link = if self.me > peer.rank { self.call(peer, local, lane, deadline)? } else { self.await_call(peer.rank, lane, deadline, gone)? };
+    pub(crate) fn link(
+        &self,
+        peer: &MemberInfo,
+        local: bool,
+        lane: Lane,
+        deadline: Deadline,
+        gone: &dyn Fn() -> bool,
+    ) -> Result<Link, CallError> {
+        let link =
+            if self.me > peer.rank { self.call(peer, local, lane, deadline)? } else { self.await_call(peer.rank, lane, deadline, gone)? };
         let mut severers = self.severers.lock().expect("no panic while held");
         severers.push((peer.rank, link.severer()));
         Ok(link)
@@ -109,19 +117,30 @@ impl Switchboard {
         let purpose = Purpose::Lane(lane.0);
         match self.choice {
             TransportChoice::Auto | TransportChoice::Shm if local => {
-                let (duplex, fd) = Duplex::create().map_err(|error| CallError::Other(format!("shared memory for the link with rank {}: {error}", peer.rank)))?;
+                let (duplex, fd) = Duplex::create()
+                    .map_err(|error| CallError::Other(format!("shared memory for the link with rank {}: {error}", peer.rank)))?;
                 let connection = self.dial(peer, &unix, purpose, Some(std::os::fd::AsFd::as_fd(&fd)), deadline)?;
                 Ok(connection.into_shm_link(duplex, self.epoch, self.me))
             }
             TransportChoice::Unix if local => Ok(self.dial(peer, &unix, purpose, None, deadline)?.into_stream_link(self.epoch, self.me)),
-            TransportChoice::Shm | TransportChoice::Unix => {
-                Err(CallError::Other(format!("SYNCLINE_TRANSPORT={} cannot reach rank {} on another host ({}); use auto or tcp", self.choice, peer.rank, peer.host_name)))
+            TransportChoice::Shm | TransportChoice::Unix => Err(CallError::Other(format!(
+                "SYNCLINE_TRANSPORT={} cannot reach rank {} on another host ({}); use auto or tcp",
+                self.choice, peer.rank, peer.host_name
+            ))),
+            TransportChoice::Auto | TransportChoice::Tcp => {
+                Ok(self.dial(peer, &tcp, purpose, None, deadline)?.into_stream_link(self.epoch, self.me))
             }
-            TransportChoice::Auto | TransportChoice::Tcp => Ok(self.dial(peer, &tcp, purpose, None, deadline)?.into_stream_link(self.epoch, self.me)),
         }
     }
 
-    fn dial(&self, peer: &MemberInfo, to: &[Address], purpose: Purpose, fd: Option<std::os::fd::BorrowedFd<'_>>, deadline: Deadline) -> Result<Connection, CallError> {
+    fn dial(
+        &self,
+        peer: &MemberInfo,
+        to: &[Address],
+        purpose: Purpose,
+        fd: Option<std::os::fd::BorrowedFd<'_>>,
+        deadline: Deadline,
+    ) -> Result<Connection, CallError> {
         let hello = Hello { purpose, rank: Some(self.me), epoch: self.epoch, instance: self.instance };
         let hello = hello.encode().map_err(|error| CallError::Other(error.to_string()))?;
         let config = DialConfig { key: self.key.clone(), expect_identity: Some(peer.instance), encrypt: self.encrypt };

@@ -50,7 +50,8 @@ struct Watched {
 }
 
 pub(crate) fn start(seat: Arc<Seat>) -> Result<(WatcherHandle, JoinHandle<()>), Error> {
-    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| Error::system("start: the watcher's wake-up", error))?;
+    let wake =
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| Error::system("start: the watcher's wake-up", error))?;
     let wake = Arc::new(wake);
     let handle = WatcherHandle { wake: Arc::clone(&wake) };
     let neighbours = neighbours(&seat);
@@ -121,18 +122,11 @@ fn bury(seat: &Seat, rank: u32) {
     if slot.is_some_and(|slot| slot.state() == State::Left) {
         seat.fates.mark_left(rank);
     } else {
-        let blame = slot.and_then(|slot| slot.blame()).filter(|(blamed, _)| *blamed != rank && *blamed < seat.topology.world());
-        let fate = match blame {
-            Some((blamed, silent)) if blamed != seat.me => Fate { silent, blames: Some(blamed), ..Fate::gone("ended") },
-            _ => Fate::gone("died (its process has ended)"),
+        let fate = match seat.blame_on_board(rank) {
+            Some(blame) => Fate { silent: blame.silent, blames: Some(blame.rank), ..Fate::gone("ended") },
+            None => Fate::gone("died (its process has ended)"),
         };
-        if seat.fates.mark_down(rank, fate)
-            && let Some((culprit, _)) = seat.fates.culprit(&[rank])
-            && let Some(switchboard) = &seat.switchboard
-        {
-            switchboard.sever(rank);
-            switchboard.sever(culprit);
-        }
+        seat.bury(rank, fate);
     }
     seat.ring();
 }

@@ -39,11 +39,7 @@ impl Default for Histogram {
 impl Histogram {
     /// Starts empty.
     pub const fn new() -> Histogram {
-        Histogram {
-            buckets: [const { AtomicU64::new(0) }; BUCKETS],
-            nanos: AtomicU64::new(0),
-            max: AtomicU64::new(0),
-        }
+        Histogram { buckets: [const { AtomicU64::new(0) }; BUCKETS], nanos: AtomicU64::new(0), max: AtomicU64::new(0) }
     }
 
     /// Adds one duration.
@@ -64,10 +60,7 @@ impl Histogram {
 
     /// Starts a clock that records itself when it is dropped.
     pub fn start(&self) -> Timer<'_> {
-        Timer {
-            histogram: self,
-            since: Instant::now(),
-        }
+        Timer { histogram: self, since: Instant::now() }
     }
 
     /// Runs `body` and records how long it took, also when it panics.
@@ -160,9 +153,7 @@ impl HistogramSnapshot {
             if held > 0 && through >= rank {
                 let (low, high) = (lower_bound(bucket), upper_bound(bucket).min(self.max));
                 let share = (rank - below) / held as f64;
-                return Duration::from_nanos(
-                    low + ((high.saturating_sub(low)) as f64 * share) as u64,
-                );
+                return Duration::from_nanos(low + ((high.saturating_sub(low)) as f64 * share) as u64);
             }
             below = through;
         }
@@ -171,10 +162,7 @@ impl HistogramSnapshot {
 
     /// Pairs of a bucket's upper bound in nanoseconds and the durations in it.
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.buckets
-            .iter()
-            .enumerate()
-            .map(|(bucket, &held)| (upper_bound(bucket), held))
+        self.buckets.iter().enumerate().map(|(bucket, &held)| (upper_bound(bucket), held))
     }
 }
 
@@ -185,11 +173,7 @@ fn bucket_of(nanos: u64) -> usize {
 
 /// The longest duration of a bucket.
 fn upper_bound(bucket: usize) -> u64 {
-    if bucket == BUCKETS - 1 {
-        u64::MAX
-    } else {
-        1 << bucket
-    }
+    if bucket == BUCKETS - 1 { u64::MAX } else { 1 << bucket }
 }
 
 /// The longest duration of the bucket before.
@@ -217,41 +201,22 @@ mod tests {
     #[test]
     fn an_empty_histogram_has_no_durations() {
         let empty = Histogram::new().snapshot();
-        assert_eq!(
-            (empty.count(), empty.p50(), empty.mean(), empty.max()),
-            Default::default()
-        );
+        assert_eq!((empty.count(), empty.p50(), empty.mean(), empty.max()), Default::default());
     }
 
     #[test]
     fn quantiles_are_in_the_bucket_of_the_true_value() {
         let histogram = Histogram::new();
         let mut durations: Vec<u64> = (0..1000u64).map(|i| i * i * 37 % 1_000_003 + 1).collect();
-        durations
-            .iter()
-            .for_each(|nanos| histogram.record_nanos(*nanos));
+        durations.iter().for_each(|nanos| histogram.record_nanos(*nanos));
         durations.sort_unstable();
         let seen = histogram.snapshot();
-        for (q, rank) in [
-            (0.0, 1),
-            (0.25, 250),
-            (0.5, 500),
-            (0.9, 900),
-            (0.99, 990),
-            (1.0, 1000),
-        ] {
+        for (q, rank) in [(0.0, 1), (0.25, 250), (0.5, 500), (0.9, 900), (0.99, 990), (1.0, 1000)] {
             let (truth, estimate) = (durations[rank - 1], seen.quantile(q).as_nanos() as u64);
-            assert_eq!(
-                bucket_of(truth),
-                bucket_of(estimate),
-                "q {q}: {estimate} for {truth}"
-            );
+            assert_eq!(bucket_of(truth), bucket_of(estimate), "q {q}: {estimate} for {truth}");
         }
         assert_eq!(seen.quantile(1.0).as_nanos(), u128::from(durations[999]));
-        assert_eq!(
-            seen.mean().as_nanos() as u64,
-            durations.iter().sum::<u64>() / 1000
-        );
+        assert_eq!(seen.mean().as_nanos() as u64, durations.iter().sum::<u64>() / 1000);
     }
 
     #[test]
@@ -267,8 +232,7 @@ mod tests {
     fn timers_record_once_even_when_the_body_panics() {
         let histogram = Histogram::new();
         assert_eq!(histogram.time(|| 7), 7);
-        let panicked =
-            std::panic::catch_unwind(|| histogram.time(|| std::panic::resume_unwind(Box::new(()))));
+        let panicked = std::panic::catch_unwind(|| histogram.time(|| std::panic::resume_unwind(Box::new(()))));
         assert!(panicked.is_err());
         assert_eq!(histogram.snapshot().count(), 2);
     }
@@ -283,9 +247,6 @@ mod tests {
             }
         });
         let seen = histogram.snapshot();
-        assert_eq!(
-            (seen.count(), seen.total().as_nanos(), seen.max().as_nanos()),
-            (4000, 10_000, 4)
-        );
+        assert_eq!((seen.count(), seen.total().as_nanos(), seen.max().as_nanos()), (4000, 10_000, 4));
     }
 }

@@ -86,46 +86,14 @@ impl LinkSnapshot {
     /// Name, help and value of each count, as the registry shows them.
     pub(crate) fn named(&self) -> [(&'static str, &'static str, u64); 8] {
         [
-            (
-                "syncline_link_frames_sent_total",
-                "Frames handed to the link.",
-                self.frames_sent,
-            ),
-            (
-                "syncline_link_bytes_sent_total",
-                "Bytes of frames handed to the link.",
-                self.bytes_sent,
-            ),
-            (
-                "syncline_link_wakeups_total",
-                "Times the peer was woken.",
-                self.wakeups,
-            ),
-            (
-                "syncline_link_send_parks_total",
-                "Times a send slept until there was room.",
-                self.send_parks,
-            ),
-            (
-                "syncline_link_frames_received_total",
-                "Frames taken from the link.",
-                self.frames_received,
-            ),
-            (
-                "syncline_link_bytes_received_total",
-                "Bytes of frames taken from the link.",
-                self.bytes_received,
-            ),
-            (
-                "syncline_link_parks_total",
-                "Times a receive slept until something came.",
-                self.parks,
-            ),
-            (
-                "syncline_link_frames_refused_total",
-                "Frames refused by their header.",
-                self.frames_refused,
-            ),
+            ("syncline_link_frames_sent_total", "Frames handed to the link.", self.frames_sent),
+            ("syncline_link_bytes_sent_total", "Bytes of frames handed to the link.", self.bytes_sent),
+            ("syncline_link_wakeups_total", "Times the peer was woken.", self.wakeups),
+            ("syncline_link_send_parks_total", "Times a send slept until there was room.", self.send_parks),
+            ("syncline_link_frames_received_total", "Frames taken from the link.", self.frames_received),
+            ("syncline_link_bytes_received_total", "Bytes of frames taken from the link.", self.bytes_received),
+            ("syncline_link_parks_total", "Times a receive slept until something came.", self.parks),
+            ("syncline_link_frames_refused_total", "Frames refused by their header.", self.frames_refused),
         ]
     }
 }
@@ -160,9 +128,6 @@ mod tests {
             counter.add(value);
         }
         let seen = stats.snapshot();
-        assert_eq!(
-            seen.named().map(|(_, _, value)| value),
-            [1, 2, 3, 4, 5, 6, 7, 8]
-        );
+        assert_eq!(seen.named().map(|(_, _, value)| value), [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 }

@@ -36,10 +36,7 @@ impl Page {
         }
         let (all, labels) = (rendered(labels, Some("+Inf")), rendered(labels, None));
         self.line(format_args!("{name}_bucket{all} {up_to}"));
-        self.line(format_args!(
-            "{name}_sum{labels} {}",
-            seen.total().as_secs_f64()
-        ));
+        self.line(format_args!("{name}_sum{labels} {}", seen.total().as_secs_f64()));
         self.line(format_args!("{name}_count{labels} {up_to}"));
     }
 
@@ -61,23 +58,12 @@ fn seconds(nanos: u64) -> String {
 }
 
 fn rendered(labels: &Labels, bound: Option<&str>) -> String {
-    let labels = labels
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()));
-    let pairs: Vec<String> = labels
-        .chain(bound.map(|bound| ("le", bound)))
-        .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
-        .collect();
-    if pairs.is_empty() {
-        String::new()
-    } else {
-        format!("{{{}}}", pairs.join(","))
-    }
+    let labels = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let pairs: Vec<String> =
+        labels.chain(bound.map(|bound| ("le", bound))).map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) }
 }
 
 fn escaped(value: &str) -> String {
-    value
-        .replace('\\', r"\\")
-        .replace('"', "\\\"")
-        .replace('\n', r"\n")
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

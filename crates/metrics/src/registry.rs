@@ -38,9 +38,7 @@ enum Metrics {
 #[non_exhaustive]
 pub enum RegistryError {
     /// Prometheus would not read this name.
-    #[error(
-        "{name:?} cannot name a metric or label: use letters, digits and _, not beginning with a digit"
-    )]
+    #[error("{name:?} cannot name a metric or label: use letters, digits and _, not beginning with a digit")]
     BadName {
         /// The name as given.
         name: String,
@@ -69,12 +67,7 @@ impl Registry {
     /// The counter of this name and these labels, made when it is first asked for.
     ///
     /// By custom its name ends in `_total`. Fails if the name is malformed or stands for histograms.
-    pub fn counter(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[(&str, &str)],
-    ) -> Result<Arc<Counter>, RegistryError> {
+    pub fn counter(&self, name: &str, help: &str, labels: &[(&str, &str)]) -> Result<Arc<Counter>, RegistryError> {
         let labels = checked(name, labels)?;
         let mut shelves = self.lock();
         match shelves.family(name, help, || Metrics::Counters(BTreeMap::new())) {
@@ -93,18 +86,11 @@ impl Registry {
     /// assert!(registry.render().contains("syncline_barrier_seconds_count 1\n"));
     /// # Ok::<(), syncline_metrics::RegistryError>(())
     /// ```
-    pub fn histogram(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[(&str, &str)],
-    ) -> Result<Arc<Histogram>, RegistryError> {
+    pub fn histogram(&self, name: &str, help: &str, labels: &[(&str, &str)]) -> Result<Arc<Histogram>, RegistryError> {
         let labels = checked(name, labels)?;
         let mut shelves = self.lock();
         match shelves.family(name, help, || Metrics::Histograms(BTreeMap::new())) {
-            Metrics::Histograms(histograms) => {
-                Ok(Arc::clone(histograms.entry(labels).or_default()))
-            }
+            Metrics::Histograms(histograms) => Ok(Arc::clone(histograms.entry(labels).or_default())),
             Metrics::Counters(_) => Err(other_kind(name, COUNTER, HISTOGRAM)),
         }
     }
@@ -131,15 +117,11 @@ impl Registry {
             match &family.metrics {
                 Metrics::Counters(counters) => {
                     page.family(name, COUNTER, &family.help);
-                    counters
-                        .iter()
-                        .for_each(|(labels, counter)| page.counter(name, labels, counter.get()));
+                    counters.iter().for_each(|(labels, counter)| page.counter(name, labels, counter.get()));
                 }
                 Metrics::Histograms(histograms) => {
                     page.family(name, HISTOGRAM, &family.help);
-                    histograms
-                        .iter()
-                        .for_each(|(labels, seen)| page.histogram(name, labels, &seen.snapshot()));
+                    histograms.iter().for_each(|(labels, seen)| page.histogram(name, labels, &seen.snapshot()));
                 }
             }
         }
@@ -156,38 +138,24 @@ impl Registry {
 impl Shelves {
     fn family(&mut self, name: &str, help: &str, empty: impl FnOnce() -> Metrics) -> &mut Metrics {
         let family = self.families.entry(name.to_owned());
-        &mut family
-            .or_insert_with(|| Family {
-                help: help.to_owned(),
-                metrics: empty(),
-            })
-            .metrics
+        &mut family.or_insert_with(|| Family { help: help.to_owned(), metrics: empty() }).metrics
     }
 
     /// A family per count, a sample per link in it, as the format demands.
     fn render_links(&self, page: &mut Page) {
-        let seen: Vec<_> = self
-            .links
-            .iter()
-            .map(|(labels, stats)| (labels, stats.snapshot().named()))
-            .collect();
+        let seen: Vec<_> = self.links.iter().map(|(labels, stats)| (labels, stats.snapshot().named())).collect();
         let Some((_, first)) = seen.first() else {
             return;
         };
         for (count, (name, help, _)) in first.iter().enumerate() {
             page.family(name, COUNTER, help);
-            seen.iter()
-                .for_each(|(labels, counts)| page.counter(name, labels, counts[count].2));
+            seen.iter().for_each(|(labels, counts)| page.counter(name, labels, counts[count].2));
         }
     }
 }
 
 fn other_kind(name: &str, existing: &'static str, wanted: &'static str) -> RegistryError {
-    RegistryError::OtherKind {
-        name: name.to_owned(),
-        existing,
-        wanted,
-    }
+    RegistryError::OtherKind { name: name.to_owned(), existing, wanted }
 }
 
 /// The labels, once the metric's name and theirs are known to be readable.
@@ -195,19 +163,11 @@ fn checked(name: &str, labels: &[(&str, &str)]) -> Result<Labels, RegistryError>
     let names = std::iter::once(&name).chain(labels.iter().map(|(label, _)| label));
     for name in names {
         let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if name.is_empty()
-            || name.starts_with(|c: char| c.is_ascii_digit())
-            || !name.chars().all(letters)
-        {
-            return Err(RegistryError::BadName {
-                name: (*name).to_owned(),
-            });
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(letters) {
+            return Err(RegistryError::BadName { name: (*name).to_owned() });
         }
     }
-    Ok(labels
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect())
+    Ok(labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
 }
 
 #[cfg(test)]
@@ -217,35 +177,20 @@ mod tests {
     #[test]
     fn the_same_name_and_labels_are_the_same_metric() {
         let registry = Registry::new();
-        let first = registry
-            .counter("pushes_total", "Pushes.", &[("table", "a")])
-            .unwrap();
-        let again = registry
-            .counter("pushes_total", "Pushes.", &[("table", "a")])
-            .unwrap();
-        let other = registry
-            .counter("pushes_total", "Pushes.", &[("table", "b")])
-            .unwrap();
+        let first = registry.counter("pushes_total", "Pushes.", &[("table", "a")]).unwrap();
+        let again = registry.counter("pushes_total", "Pushes.", &[("table", "a")]).unwrap();
+        let other = registry.counter("pushes_total", "Pushes.", &[("table", "b")]).unwrap();
         first.increment();
         assert_eq!((again.get(), other.get()), (1, 0));
         let link = registry.link(&[("peer", "3")]).unwrap();
-        assert!(Arc::ptr_eq(
-            &link,
-            &registry.link(&[("peer", "3")]).unwrap()
-        ));
+        assert!(Arc::ptr_eq(&link, &registry.link(&[("peer", "3")]).unwrap()));
     }
 
     #[test]
     fn the_page_is_prometheus_text() {
         let registry = Registry::new();
-        registry
-            .counter("b_total", "Back\\slash.", &[])
-            .unwrap()
-            .add(7);
-        registry
-            .counter("a_total", "Two\nlines.", &[("key", "say \"hi\"\n")])
-            .unwrap()
-            .add(5);
+        registry.counter("b_total", "Back\\slash.", &[]).unwrap().add(7);
+        registry.counter("a_total", "Two\nlines.", &[("key", "say \"hi\"\n")]).unwrap().add(5);
         assert_eq!(
             registry.render(),
             "# HELP a_total Two\\nlines.\n\
@@ -260,9 +205,7 @@ mod tests {
     #[test]
     fn histograms_are_cumulative_and_in_seconds() {
         let registry = Registry::new();
-        let waits = registry
-            .histogram("wait_seconds", "Waits.", &[("lane", "table")])
-            .unwrap();
+        let waits = registry.histogram("wait_seconds", "Waits.", &[("lane", "table")]).unwrap();
         for nanos in [1, 64, 65, 1_000_000_000, u64::MAX / 4] {
             waits.record_nanos(nanos);
         }
@@ -276,26 +219,15 @@ mod tests {
             "wait_seconds_bucket{lane=\"table\",le=\"+Inf\"} 5",
             "wait_seconds_count{lane=\"table\"} 5",
         ] {
-            assert!(
-                page.lines().any(|found| found == line),
-                "{line}\nis not in\n{page}"
-            );
+            assert!(page.lines().any(|found| found == line), "{line}\nis not in\n{page}");
         }
     }
 
     #[test]
     fn links_are_shown_count_by_count() {
         let registry = Registry::new();
-        registry
-            .link(&[("peer", "1"), ("transport", "shm")])
-            .unwrap()
-            .bytes_sent
-            .add(64);
-        registry
-            .link(&[("peer", "2"), ("transport", "tcp")])
-            .unwrap()
-            .bytes_sent
-            .add(128);
+        registry.link(&[("peer", "1"), ("transport", "shm")]).unwrap().bytes_sent.add(64);
+        registry.link(&[("peer", "2"), ("transport", "tcp")]).unwrap().bytes_sent.add(128);
         let page = registry.render();
         let together = "# TYPE syncline_link_bytes_sent_total counter\n\
                         syncline_link_bytes_sent_total{peer=\"1\",transport=\"shm\"} 64\n\
@@ -309,24 +241,16 @@ mod tests {
         let registry = Registry::new();
         registry.counter("steps", "Steps.", &[]).unwrap();
         let refused = registry.histogram("steps", "Steps.", &[]).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "metric steps is a counter, not a histogram"
-        );
+        assert_eq!(refused.to_string(), "metric steps is a counter, not a histogram");
         registry.histogram("waits", "Waits.", &[]).unwrap();
-        assert!(matches!(
-            registry.counter("waits", "Waits.", &[]),
-            Err(RegistryError::OtherKind { .. })
-        ));
+        assert!(matches!(registry.counter("waits", "Waits.", &[]), Err(RegistryError::OtherKind { .. })));
     }
 
     #[test]
     fn names_that_prometheus_would_not_read_are_refused() {
         let registry = Registry::new();
         for name in ["", "7up", "bytes-sent", "späte", "a b"] {
-            let expected = Err(RegistryError::BadName {
-                name: name.to_owned(),
-            });
+            let expected = Err(RegistryError::BadName { name: name.to_owned() });
             assert_eq!(registry.counter(name, "", &[]).map(|_| ()), expected);
             assert_eq!(registry.link(&[(name, "x")]).map(|_| ()), expected);
         }
@@ -336,9 +260,7 @@ mod tests {
     #[test]
     fn two_registries_know_nothing_of_each_other() {
         let (one, two) = (Registry::new(), Registry::new());
-        one.counter("steps_total", "Steps.", &[])
-            .unwrap()
-            .increment();
+        one.counter("steps_total", "Steps.", &[]).unwrap().increment();
         assert_eq!(two.render(), "");
     }
 }

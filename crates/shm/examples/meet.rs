@@ -75,7 +75,5 @@ fn run(board: &Board, ranks: usize, me: usize) -> Vec<f64> {
 
 fn meet(meeting: &mut Meeting) {
     let round = meeting.arrive();
-    meeting
-        .wait(round, Deadline::never(), &|_| false)
-        .expect("everyone came");
+    meeting.wait(round, Deadline::never(), &|_| false).expect("everyone came");
 }

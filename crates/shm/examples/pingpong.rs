@@ -11,17 +11,7 @@ use syncline_shm::duplex::{Duplex, Inlet, Outlet};
 use syncline_shm::fdpass::{recv_fd, send_fd};
 use syncline_shm::wait::Deadline;
 
-const SIZES: [usize; 9] = [
-    0,
-    64,
-    128,
-    4 << 10,
-    16 << 10,
-    64 << 10,
-    1 << 20,
-    16 << 20,
-    64 << 20,
-];
+const SIZES: [usize; 9] = [0, 64, 128, 4 << 10, 16 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];
 const RUNS: usize = 7;
 
 fn main() {
@@ -41,10 +31,7 @@ fn main() {
     let (side, fd) = Duplex::create().expect("a duplex");
     send_fd(&here, fd.as_fd()).expect("the descriptor sent");
     let (mut outlet, mut inlet) = side.split();
-    println!(
-        "{:>10} {:>14} {:>14}",
-        "bytes", "round trip µs", "one way GB/s"
-    );
+    println!("{:>10} {:>14} {:>14}", "bytes", "round trip µs", "one way GB/s");
     for size in SIZES {
         let rounds = (64 << 20) / size.max(4096) + 20;
         let trip = median(|| round_trips(&mut outlet, &mut inlet, size, rounds));
@@ -76,15 +63,9 @@ fn round_trips(outlet: &mut Outlet, inlet: &mut Inlet, size: usize, rounds: usiz
             start = Instant::now(); // the first one warms up
         }
         let deadline = Deadline::never();
-        outlet
-            .send(&[b"echo"], &[&body], deadline, &|| true)
-            .expect("sent");
-        inlet
-            .recv_head(&mut head, deadline, &|| true)
-            .expect("a head");
-        inlet
-            .recv_body(&mut back, deadline, &|| true)
-            .expect("a body");
+        outlet.send(&[b"echo"], &[&body], deadline, &|| true).expect("sent");
+        inlet.recv_head(&mut head, deadline, &|| true).expect("a head");
+        inlet.recv_body(&mut back, deadline, &|| true).expect("a body");
     }
     start.elapsed().as_secs_f64() * 1e6 / rounds as f64
 }
@@ -96,16 +77,10 @@ fn stream(outlet: &mut Outlet, inlet: &mut Inlet, size: usize, rounds: usize) ->
     let deadline = soon();
     let start = Instant::now();
     for _ in 0..rounds {
-        outlet
-            .send(&[b"take"], &[&body], deadline, &|| true)
-            .expect("sent");
+        outlet.send(&[b"take"], &[&body], deadline, &|| true).expect("sent");
     }
-    outlet
-        .send(&[b"echo"], &[], deadline, &|| true)
-        .expect("sent");
-    inlet
-        .recv_head(&mut head, deadline, &|| true)
-        .expect("a head");
+    outlet.send(&[b"echo"], &[], deadline, &|| true).expect("sent");
+    inlet.recv_head(&mut head, deadline, &|| true).expect("a head");
     start.elapsed().as_secs_f64() * 1e6 / rounds as f64
 }
 
@@ -115,13 +90,9 @@ fn echo(mut outlet: Outlet, mut inlet: Inlet) {
     let mut body = Vec::new();
     while let Ok(len) = inlet.recv_head(&mut head, Deadline::never(), &|| true) {
         body.resize(len as usize, 0);
-        inlet
-            .recv_body(&mut body, soon(), &|| true)
-            .expect("a body");
+        inlet.recv_body(&mut body, soon(), &|| true).expect("a body");
         if head == b"echo" {
-            outlet
-                .send(&[&head], &[&body], soon(), &|| true)
-                .expect("sent");
+            outlet.send(&[&head], &[&body], soon(), &|| true).expect("sent");
         }
     }
 }

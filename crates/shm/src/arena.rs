@@ -56,14 +56,9 @@ pub enum ClaimError {
 /// An arena in this process's own memory, for threads and tests. `freed` is rung when a slot
 /// comes back.
 pub fn private(slots: usize, slot_size: usize, freed: Shared<Bell>) -> (Writer, Reader) {
-    let controls: Vec<_> = (0..slots)
-        .map(|_| Shared::in_private_memory(SlotControl::default()))
-        .collect();
+    let controls: Vec<_> = (0..slots).map(|_| Shared::in_private_memory(SlotControl::default())).collect();
     let data = Region::in_private_memory(slots * slot_size);
-    (
-        Writer::new(controls.clone(), data.clone(), Box::new(|_| Ok(()))),
-        Reader::new(controls, data, freed),
-    )
+    (Writer::new(controls.clone(), data.clone(), Box::new(|_| Ok(()))), Reader::new(controls, data, freed))
 }
 
 /// The filling end.
@@ -107,10 +102,7 @@ impl Writer {
         let slot_size = data.len() / controls.len();
         Writer {
             usable: controls.len(),
-            slots: controls
-                .into_iter()
-                .map(|control| WriterSlot { control, claims: 0 })
-                .collect(),
+            slots: controls.into_iter().map(|control| WriterSlot { control, claims: 0 }).collect(),
             data,
             slot_size,
             reserve,
@@ -157,10 +149,7 @@ impl Writer {
             // Relaxed is enough: the ring record that announces the slot is published later,
             // with Release, so the reader cannot see the old fill.
             slot.control.filled.store(0, Ordering::Relaxed);
-            return Ok(Some(Filling {
-                slot: index,
-                written: 0,
-            }));
+            return Ok(Some(Filling { slot: index, written: 0 }));
         }
         Ok(None)
     }
@@ -185,10 +174,7 @@ impl Writer {
     /// Shows the reader everything that was put so far.
     pub fn show(&mut self, filling: &Filling) {
         // Release pairs with the Acquire in `Arrival::poll`: bytes first, then the count.
-        self.slots[filling.slot]
-            .control
-            .filled
-            .store(filling.written as u64, Ordering::Release);
+        self.slots[filling.slot].control.filled.store(filling.written as u64, Ordering::Release);
     }
 }
 
@@ -215,29 +201,11 @@ struct ReaderSlot {
 }
 
 impl Reader {
-    pub(crate) fn new(
-        controls: Vec<Shared<SlotControl>>,
-        data: Region,
-        freed: Shared<Bell>,
-    ) -> Self {
+    pub(crate) fn new(controls: Vec<Shared<SlotControl>>, data: Region, freed: Shared<Bell>) -> Self {
         let slot_size = data.len() / controls.len();
-        let slots = controls
-            .into_iter()
-            .map(|control| ReaderSlot {
-                control,
-                accepted: AtomicU64::new(0),
-                held: AtomicBool::new(false),
-            })
-            .collect();
-        Reader {
-            core: Arc::new(ReaderCore {
-                slots,
-                data,
-                slot_size,
-                freed,
-                process: std::process::id(),
-            }),
-        }
+        let slots =
+            controls.into_iter().map(|control| ReaderSlot { control, accepted: AtomicU64::new(0), held: AtomicBool::new(false) }).collect();
+        Reader { core: Arc::new(ReaderCore { slots, data, slot_size, freed, process: std::process::id() }) }
     }
 
     /// Bytes a slot takes.
@@ -254,23 +222,11 @@ impl Reader {
         let slot = &self.core.slots[index];
         // Acquire pairs with the Release in `Arrival::drop`, which may run on another thread.
         if slot.held.load(Ordering::Acquire) {
-            return Err(Corrupt {
-                word: "slot index of a slot that is still held",
-                found: index as u64,
-                least: 0,
-                most: last,
-            });
+            return Err(Corrupt { word: "slot index of a slot that is still held", found: index as u64, least: 0, most: last });
         }
         slot.held.store(true, Ordering::Relaxed);
-        slot.accepted
-            .store(slot.accepted.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        Ok(Arrival {
-            core: Arc::clone(&self.core),
-            slot: index,
-            len,
-            filled: 0,
-            taken: 0,
-        })
+        slot.accepted.store(slot.accepted.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Ok(Arrival { core: Arc::clone(&self.core), slot: index, len, filled: 0, taken: 0 })
     }
 }
 
@@ -311,10 +267,7 @@ impl Arrival {
 
     fn look(&mut self) -> Result<(), Corrupt> {
         // Acquire pairs with the Release in `Writer::show`.
-        let filled = self.core.slots[self.slot]
-            .control
-            .filled
-            .load(Ordering::Acquire);
+        let filled = self.core.slots[self.slot].control.filled.load(Ordering::Acquire);
         let least = self.filled as u64;
         self.filled = Corrupt::check("slot filled", filled, least, self.len as u64)? as usize;
         Ok(())
@@ -403,9 +356,6 @@ impl Held {
             into.len(),
             self.len()
         );
-        self.arrival
-            .core
-            .data
-            .copy_out(self.arrival.at(offset), into);
+        self.arrival.core.data.copy_out(self.arrival.at(offset), into);
     }
 }

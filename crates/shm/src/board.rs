@@ -171,21 +171,14 @@ impl Board {
             if found == expected {
                 return Ok(());
             }
-            Err(BoardError::Foreign {
-                what,
-                found,
-                expected,
-            })
+            Err(BoardError::Foreign { what, found, expected })
         };
         expect("magic", header.magic.load(Ordering::Acquire), MAGIC)?;
         let version = header.version.load(Ordering::Relaxed);
         expect("version", version.into(), VERSION.into())?;
         let found = header.ranks.load(Ordering::Relaxed);
         expect("number of ranks", found.into(), ranks as u64)?;
-        let found = header
-            .job
-            .each_ref()
-            .map(|word| word.load(Ordering::Relaxed));
+        let found = header.job.each_ref().map(|word| word.load(Ordering::Relaxed));
         if found != job_words(job) {
             return Err(BoardError::OtherJob);
         }
@@ -193,18 +186,13 @@ impl Board {
     }
 
     fn len_for(ranks: usize) -> usize {
-        assert!(
-            (1..=MOST_RANKS).contains(&ranks),
-            "a board for {ranks} ranks"
-        );
+        assert!((1..=MOST_RANKS).contains(&ranks), "a board for {ranks} ranks");
         SLOTS_AT + ranks * size_of::<SlotWords>()
     }
 
     fn over(segment: Arc<Segment>, ranks: usize) -> Board {
         Board {
-            slots: (0..ranks)
-                .map(|rank| segment.place(SLOTS_AT + rank * size_of::<SlotWords>()))
-                .collect(),
+            slots: (0..ranks).map(|rank| segment.place(SLOTS_AT + rank * size_of::<SlotWords>())).collect(),
             release: segment.place(RELEASE_AT),
             segment,
         }
@@ -225,9 +213,7 @@ impl Board {
     /// # Panics
     /// When there is no such rank.
     pub fn slot(&self, index: usize) -> Slot<'_> {
-        Slot {
-            words: &self.slots[index],
-        }
+        Slot { words: &self.slots[index] }
     }
 
     /// The part of local rank `me` in the meetings of this host. A process makes it once.
@@ -265,10 +251,7 @@ impl Slot<'_> {
 
     /// Says it. Everything written to the slot before is visible to whoever reads the state.
     pub fn set_state(&self, state: State) {
-        self.words
-            .standing
-            .state
-            .store(state as u32, Ordering::Release);
+        self.words.standing.state.store(state as u32, Ordering::Release);
     }
 
     /// Whom this rank blames for its failure, and whether that one is silent rather than gone.
@@ -354,9 +337,7 @@ impl Slot<'_> {
         words.op.store(doing.op, Ordering::Relaxed);
         words.sequence.store(doing.sequence, Ordering::Relaxed);
         words.since.store(doing.since_nanos, Ordering::Relaxed);
-        words
-            .version
-            .store(version.wrapping_add(1), Ordering::Release);
+        words.version.store(version.wrapping_add(1), Ordering::Release);
     }
 }
 
@@ -368,26 +349,13 @@ mod tests {
     fn a_board_of_another_job_size_or_kind_is_refused() {
         let board = Board::create(3, [1; 16]).unwrap();
         let fd = || board.fd().try_clone_to_owned().unwrap();
-        assert!(matches!(
-            Board::open(fd(), 3, [2; 16]),
-            Err(BoardError::OtherJob)
-        ));
+        assert!(matches!(Board::open(fd(), 3, [2; 16]), Err(BoardError::OtherJob)));
         let error = Board::open(fd(), 2, [1; 16]).err().unwrap();
-        assert!(
-            error
-                .to_string()
-                .contains("number of ranks is 0x3, not 0x2")
-        );
-        assert!(matches!(
-            Board::open(fd(), 4, [1; 16]),
-            Err(BoardError::Segment(SegmentError::TooShort { .. }))
-        ));
+        assert!(error.to_string().contains("number of ranks is 0x3, not 0x2"));
+        assert!(matches!(Board::open(fd(), 4, [1; 16]), Err(BoardError::Segment(SegmentError::TooShort { .. }))));
         let other = Segment::create("other", 1 << 16).unwrap();
         let error = Board::open(other.fd().try_clone_to_owned().unwrap(), 3, [1; 16]);
-        assert!(matches!(
-            error,
-            Err(BoardError::Foreign { what: "magic", .. })
-        ));
+        assert!(matches!(error, Err(BoardError::Foreign { what: "magic", .. })));
         assert!(Board::open(fd(), 3, [1; 16]).is_ok());
     }
 
@@ -404,11 +372,7 @@ mod tests {
     #[test]
     fn what_a_rank_does_is_read_whole_or_not_at_all() {
         let board = Board::create(1, [0; 16]).unwrap();
-        let of = |n: u64| Doing {
-            op: n as u32,
-            sequence: n,
-            since_nanos: n,
-        };
+        let of = |n: u64| Doing { op: n as u32, sequence: n, since_nanos: n };
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| (0..200_000).for_each(|n| board.slot(0).set_doing(of(n))));
             while !writer.is_finished() {

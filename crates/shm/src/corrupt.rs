@@ -20,21 +20,7 @@ pub struct Corrupt {
 impl Corrupt {
     /// Passes `found` on if it lies in `least..=most`.
     #[inline]
-    pub(crate) fn check(
-        word: &'static str,
-        found: u64,
-        least: u64,
-        most: u64,
-    ) -> Result<u64, Corrupt> {
-        if found >= least && found <= most {
-            Ok(found)
-        } else {
-            Err(Corrupt {
-                word,
-                found,
-                least,
-                most,
-            })
-        }
+    pub(crate) fn check(word: &'static str, found: u64, least: u64, most: u64) -> Result<u64, Corrupt> {
+        if found >= least && found <= most { Ok(found) } else { Err(Corrupt { word, found, least, most }) }
     }
 }

@@ -10,8 +10,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 
 /// The byte that carries the descriptor; any other means the two sides are out of step.
@@ -61,21 +60,14 @@ pub fn recv_fd(stream: &UnixStream) -> io::Result<OwnedFd> {
     };
     let refused = |why: String| io::Error::new(ErrorKind::InvalidData, why);
     if received.bytes == 0 {
-        return Err(io::Error::new(
-            ErrorKind::UnexpectedEof,
-            "the peer hung up before it sent its descriptor",
-        ));
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "the peer hung up before it sent its descriptor"));
     }
     if carrier[0] != CARRIER || received.flags.contains(ReturnFlags::CTRUNC) || fds.len() != 1 {
         return Err(refused(format!(
             "expected one descriptor, got {} with byte {:#04x}{}",
             fds.len(),
             carrier[0],
-            if received.flags.contains(ReturnFlags::CTRUNC) {
-                " and more that did not fit"
-            } else {
-                ""
-            },
+            if received.flags.contains(ReturnFlags::CTRUNC) { " and more that did not fit" } else { "" },
         )));
     }
     Ok(fds.remove(0))

@@ -31,11 +31,7 @@ impl ForkGuard {
         // SAFETY: the range is exactly the page that was just mapped and that nobody else has
         // seen; the advice changes nothing in this process.
         unsafe {
-            rustix::mm::madvise(
-                page.as_mut_ptr().cast(),
-                page.len(),
-                Advice::LinuxWipeOnFork,
-            )?;
+            rustix::mm::madvise(page.as_mut_ptr().cast(), page.len(), Advice::LinuxWipeOnFork)?;
         }
         page[..4].copy_from_slice(&ORIGINAL.to_ne_bytes());
         Ok(ForkGuard { page })

@@ -84,33 +84,18 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    pub(crate) fn over(
-        seats: Vec<Shared<Seat>>,
-        release: Shared<Release>,
-        me: usize,
-        patience: Patience,
-    ) -> Meeting {
+    pub(crate) fn over(seats: Vec<Shared<Seat>>, release: Shared<Release>, me: usize, patience: Patience) -> Meeting {
         assert!(me < seats.len(), "local rank {me} of {}", seats.len());
         // A process that takes part again goes on from where its counter stands.
         let round = seats[me].counter.load(Ordering::Relaxed);
-        Meeting {
-            seats,
-            release,
-            me,
-            round,
-            patience,
-        }
+        Meeting { seats, release, me, round, patience }
     }
 
     /// The parts of `ranks` threads of this process, for threads and tests.
     pub fn private(ranks: usize, patience: Patience) -> Vec<Meeting> {
-        let seats: Vec<_> = (0..ranks)
-            .map(|_| Shared::in_private_memory(Seat::default()))
-            .collect();
+        let seats: Vec<_> = (0..ranks).map(|_| Shared::in_private_memory(Seat::default())).collect();
         let release = Shared::in_private_memory(Release::default());
-        (0..ranks)
-            .map(|me| Meeting::over(seats.clone(), release.clone(), me, patience))
-            .collect()
+        (0..ranks).map(|me| Meeting::over(seats.clone(), release.clone(), me, patience)).collect()
     }
 
     /// The last round this rank arrived at.
@@ -138,12 +123,7 @@ impl Meeting {
     /// `gone` is asked about each missing rank in the slow part of the wait; a rank that is gone
     /// ends it at once.
     #[inline]
-    pub fn wait(
-        &self,
-        round: u64,
-        deadline: Deadline,
-        gone: &dyn Fn(usize) -> bool,
-    ) -> Result<(), MeetError> {
+    pub fn wait(&self, round: u64, deadline: Deadline, gone: &dyn Fn(usize) -> bool) -> Result<(), MeetError> {
         let mut next = match self.first_missing(round, 0) {
             None => return Ok(()),
             Some(missing) => missing,
@@ -156,11 +136,7 @@ impl Meeting {
             }
         };
         let nobody_gone = || !self.missing_from(round).any(gone);
-        self.sleep_for(FOR_ALL, poll, deadline, &nobody_gone)
-            .map_err(|cause| MeetError {
-                missing: self.blame(round, cause, gone),
-                cause,
-            })
+        self.sleep_for(FOR_ALL, poll, deadline, &nobody_gone).map_err(|cause| MeetError { missing: self.blame(round, cause, gone), cause })
     }
 
     /// Lets the ranks go that wait for `round` to be released. Only the host's leader calls this.
@@ -172,25 +148,18 @@ impl Meeting {
     }
 
     /// Waits until the leader has released `round`.
-    pub fn wait_released(
-        &self,
-        round: u64,
-        leader: usize,
-        deadline: Deadline,
-        gone: &dyn Fn(usize) -> bool,
-    ) -> Result<(), MeetError> {
+    pub fn wait_released(&self, round: u64, leader: usize, deadline: Deadline, gone: &dyn Fn(usize) -> bool) -> Result<(), MeetError> {
         let poll = || self.is_released(round).then_some(());
         // A rank that never arrives is as fatal here as a leader that never releases.
         let nobody_gone = || !gone(leader) && !self.missing_from(round).any(gone);
-        self.sleep_for(FOR_RELEASE, poll, deadline, &nobody_gone)
-            .map_err(|cause| MeetError {
-                missing: match cause {
-                    WaitError::Gone if gone(leader) => leader,
-                    _ if self.first_missing(round, 0).is_none() => leader,
-                    _ => self.blame(round, cause, gone),
-                },
-                cause,
-            })
+        self.sleep_for(FOR_RELEASE, poll, deadline, &nobody_gone).map_err(|cause| MeetError {
+            missing: match cause {
+                WaitError::Gone if gone(leader) => leader,
+                _ if self.first_missing(round, 0).is_none() => leader,
+                _ => self.blame(round, cause, gone),
+            },
+            cause,
+        })
     }
 
     /// Whether the leader has released `round`.
@@ -226,8 +195,7 @@ impl Meeting {
             WaitError::Gone => self.missing_from(round).find(|&rank| gone(rank)),
             _ => None,
         };
-        dead.or_else(|| self.first_missing(round, 0))
-            .unwrap_or(self.me)
+        dead.or_else(|| self.first_missing(round, 0)).unwrap_or(self.me)
     }
 
     /// Rings for the ranks that sleep for `what`. Comes after `publish`.

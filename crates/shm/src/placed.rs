@@ -39,10 +39,7 @@ impl<T: Send + Sync + 'static> Shared<T> {
     /// Puts `value` into this process's own memory: for threads, tests and loom.
     pub(crate) fn in_private_memory(value: T) -> Self {
         let keeper = Arc::new(value);
-        Shared {
-            at: NonNull::from(&*keeper),
-            keeper,
-        }
+        Shared { at: NonNull::from(&*keeper), keeper }
     }
 }
 
@@ -62,19 +59,13 @@ impl<T> Shared<T> {
 
     /// A handle to one field of the structure.
     pub(crate) fn part<U>(&self, pick: impl FnOnce(&T) -> &U) -> Shared<U> {
-        Shared {
-            at: NonNull::from(pick(self)),
-            keeper: Arc::clone(&self.keeper),
-        }
+        Shared { at: NonNull::from(pick(self)), keeper: Arc::clone(&self.keeper) }
     }
 }
 
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
-        Shared {
-            at: self.at,
-            keeper: Arc::clone(&self.keeper),
-        }
+        Shared { at: self.at, keeper: Arc::clone(&self.keeper) }
     }
 }
 
@@ -116,11 +107,7 @@ impl Region {
     /// are those that [`Region::word`] gives out. `at` is aligned to 8.
     pub(crate) unsafe fn from_raw(at: NonNull<u8>, len: usize, keeper: Keeper) -> Self {
         debug_assert!(at.cast::<u64>().is_aligned());
-        Region {
-            at,
-            len,
-            _keeper: keeper,
-        }
+        Region { at, len, _keeper: keeper }
     }
 
     /// `len` zero bytes of this process's own memory: for threads and tests.
@@ -165,11 +152,7 @@ impl Region {
         // so the two cannot overlap. If a hostile process writes the same bytes meanwhile, they
         // end up as some mixture: any byte is a valid `u8`, and nothing here depends on them.
         unsafe {
-            std::ptr::copy_nonoverlapping(
-                bytes.as_ptr(),
-                self.at.as_ptr().add(offset),
-                bytes.len(),
-            );
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.as_ptr().add(offset), bytes.len());
         }
     }
 
@@ -179,11 +162,7 @@ impl Region {
         self.check(offset, into.len());
         // SAFETY: as in `copy_in`, with the directions exchanged.
         unsafe {
-            std::ptr::copy_nonoverlapping(
-                self.at.as_ptr().add(offset),
-                into.as_mut_ptr(),
-                into.len(),
-            );
+            std::ptr::copy_nonoverlapping(self.at.as_ptr().add(offset), into.as_mut_ptr(), into.len());
         }
     }
 
@@ -196,11 +175,7 @@ impl Region {
         // SAFETY: the source is inside the region (`check`); `reserve` made room for `len` more
         // bytes, which the copy initialises before `set_len` counts them.
         unsafe {
-            std::ptr::copy_nonoverlapping(
-                self.at.as_ptr().add(offset),
-                into.as_mut_ptr().add(old),
-                len,
-            );
+            std::ptr::copy_nonoverlapping(self.at.as_ptr().add(offset), into.as_mut_ptr().add(old), len);
             into.set_len(old + len);
         }
     }
@@ -209,11 +184,7 @@ impl Region {
     /// is a bug in them and not something a peer can cause.
     #[inline]
     fn check(&self, offset: usize, len: usize) {
-        assert!(
-            offset <= self.len && len <= self.len - offset,
-            "bytes {offset}+{len} lie outside a region of {}",
-            self.len
-        );
+        assert!(offset <= self.len && len <= self.len - offset, "bytes {offset}+{len} lie outside a region of {}", self.len);
     }
 }
 

@@ -73,17 +73,11 @@ pub enum PushError {
 pub fn private(capacity: usize) -> (Producer, Consumer) {
     let control = Shared::in_private_memory(RingControl::default());
     let data = Region::in_private_memory(capacity);
-    (
-        Producer::new(control.clone(), data.clone()),
-        Consumer::new(control, data),
-    )
+    (Producer::new(control.clone(), data.clone()), Consumer::new(control, data))
 }
 
 fn check_capacity(data: &Region) -> u64 {
-    assert!(
-        data.len().is_power_of_two() && data.len() >= 2 * LABEL,
-        "a ring's capacity is a power of two"
-    );
+    assert!(data.len().is_power_of_two() && data.len() >= 2 * LABEL, "a ring's capacity is a power of two");
     data.len() as u64
 }
 
@@ -121,13 +115,7 @@ pub struct Producer {
 impl Producer {
     pub(crate) fn new(control: Shared<RingControl>, data: Region) -> Self {
         let capacity = check_capacity(&data);
-        Producer {
-            control,
-            data,
-            capacity,
-            tail: 0,
-            head_seen: 0,
-        }
+        Producer { control, data, capacity, tail: 0, head_seen: 0 }
     }
 
     /// The longest record that fits an empty ring.
@@ -150,10 +138,7 @@ impl Producer {
     #[inline]
     pub(crate) fn room(&mut self, len: usize) -> Result<(), PushError> {
         if len > self.longest() {
-            return Err(PushError::TooLarge {
-                len,
-                most: self.longest(),
-            });
+            return Err(PushError::TooLarge { len, most: self.longest() });
         }
         let needed = footprint(len) + LABEL as u64;
         if self.tail + needed - self.head_seen > self.capacity {
@@ -199,10 +184,7 @@ impl Record<'_> {
     /// Appends `bytes`; together they must not exceed what was asked for.
     #[inline]
     pub(crate) fn put(&mut self, bytes: &[u8]) {
-        assert!(
-            bytes.len() as u64 <= self.end - self.written,
-            "a record takes what it was begun for"
-        );
+        assert!(bytes.len() as u64 <= self.end - self.written, "a record takes what it was begun for");
         let at = self.ring.place(self.written);
         let straight = bytes.len().min(self.ring.data.len() - at);
         self.ring.data.copy_in(at, &bytes[..straight]);
@@ -242,13 +224,7 @@ pub struct Consumer {
 impl Consumer {
     pub(crate) fn new(control: Shared<RingControl>, data: Region) -> Self {
         let capacity = check_capacity(&data);
-        Consumer {
-            control,
-            data,
-            capacity,
-            head: 0,
-            front: None,
-        }
+        Consumer { control, data, capacity, head: 0, front: None }
     }
 
     /// Moves the next record into `into` (replacing what it held); `false` when there is none.
@@ -269,10 +245,7 @@ impl Consumer {
             return Ok(self.front);
         }
         // Acquire pairs with the Release in `Record::publish`.
-        let found = self
-            .data
-            .word(self.place(self.head))
-            .load(Ordering::Acquire);
+        let found = self.data.word(self.place(self.head)).load(Ordering::Acquire);
         if found == 0 {
             return Ok(None);
         }
@@ -316,10 +289,7 @@ impl Consumer {
     /// Where `len` bytes of the front record begin, and how many come before the wrap.
     fn span(&self, from: usize, len: usize) -> (usize, usize) {
         let whole = self.front.expect("only a record that was looked at");
-        assert!(
-            from <= whole && len <= whole - from,
-            "bytes {from}+{len} lie outside a record of {whole}"
-        );
+        assert!(from <= whole && len <= whole - from, "bytes {from}+{len} lie outside a record of {whole}");
         let at = self.place(self.head + (LABEL + from) as u64);
         (at, len.min(self.data.len() - at))
     }
@@ -334,12 +304,7 @@ impl Consumer {
 fn check_position(word: &'static str, found: u64, least: u64, most: u64) -> Result<u64, Corrupt> {
     Corrupt::check(word, found, least, most)?;
     if !found.is_multiple_of(ALIGN as u64) {
-        return Err(Corrupt {
-            word,
-            found,
-            least,
-            most,
-        });
+        return Err(Corrupt { word, found, least, most });
     }
     Ok(found)
 }

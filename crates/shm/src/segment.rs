@@ -74,53 +74,34 @@ impl Segment {
     ///
     /// The pages are not taken yet: see [`Segment::reserve`].
     pub fn create(name: &str, len: usize) -> Result<Arc<Segment>, SegmentError> {
-        let refused = |what, source: io::Error| SegmentError::Memory {
-            what,
-            name: name.to_owned(),
-            asked: len,
-            source,
-        };
+        let refused = |what, source: io::Error| SegmentError::Memory { what, name: name.to_owned(), asked: len, source };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Kernels before 6.3 do not know NOEXEC_SEAL and answer EINVAL.
         let file = rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| rustix::fs::memfd_create(name, flags))
             .map_err(|e| refused("create", e.into()))?;
         rustix::fs::ftruncate(&file, len as u64).map_err(|e| refused("size", e.into()))?;
-        rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)
-            .map_err(|e| refused("seal", e.into()))?;
+        rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL).map_err(|e| refused("seal", e.into()))?;
         Self::map(file, len, name.to_owned()).map_err(|e| refused("map", e))
     }
 
     /// Maps a segment that another process made, after checking its seals and its size.
     pub fn open(file: OwnedFd, at_least: usize) -> Result<Arc<Segment>, SegmentError> {
         let not_ours = |why: String| SegmentError::NotASegment { why };
-        let seals = rustix::fs::fcntl_get_seals(&file)
-            .map_err(|e| not_ours(format!("it has no seals ({e})")))?;
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|e| not_ours(format!("it has no seals ({e})")))?;
         if !seals.contains(SEALS) {
             return Err(not_ours(format!("its size is not sealed ({seals:?})")));
         }
         if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
-            return Err(not_ours(format!(
-                "it is sealed against writing ({seals:?})"
-            )));
+            return Err(not_ours(format!("it is sealed against writing ({seals:?})")));
         }
-        let found = rustix::fs::fstat(&file)
-            .map_err(|e| not_ours(format!("its size cannot be read ({e})")))?
-            .st_size as u64;
+        let found = rustix::fs::fstat(&file).map_err(|e| not_ours(format!("its size cannot be read ({e})")))?.st_size as u64;
         if found < at_least as u64 || found == 0 {
-            return Err(SegmentError::TooShort {
-                found,
-                needed: at_least,
-            });
+            return Err(SegmentError::TooShort { found, needed: at_least });
         }
         let len = usize::try_from(found).map_err(|_| not_ours(format!("it has {found} bytes")))?;
         let name = "a received segment".to_owned();
-        Self::map(file, len, name.clone()).map_err(|source| SegmentError::Memory {
-            what: "map",
-            name,
-            asked: len,
-            source,
-        })
+        Self::map(file, len, name.clone()).map_err(|source| SegmentError::Memory { what: "map", name, asked: len, source })
     }
 
     fn map(file: OwnedFd, len: usize, name: String) -> io::Result<Arc<Segment>> {
@@ -132,23 +113,10 @@ impl Segment {
     ///
     /// Pages that exist already keep their contents. Costs about 1 ms per MiB of fresh pages.
     pub fn reserve(&self, offset: usize, len: usize) -> Result<(), SegmentError> {
-        assert!(
-            offset <= self.len() && len <= self.len() - offset,
-            "a reservation lies inside its segment"
-        );
-        let refused = |source| SegmentError::Memory {
-            what: "reserve",
-            name: self.name.clone(),
-            asked: len,
-            source,
-        };
+        assert!(offset <= self.len() && len <= self.len() - offset, "a reservation lies inside its segment");
+        let refused = |source| SegmentError::Memory { what: "reserve", name: self.name.clone(), asked: len, source };
         loop {
-            let taken = rustix::fs::fallocate(
-                &self.file,
-                FallocateFlags::empty(),
-                offset as u64,
-                len as u64,
-            );
+            let taken = rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset as u64, len as u64);
             match taken {
                 Ok(()) => break,
                 Err(rustix::io::Errno::INTR) => continue,
@@ -197,10 +165,7 @@ impl Segment {
 
     #[cfg(not(loom))]
     fn address(&self, offset: usize, len: usize) -> NonNull<u8> {
-        assert!(
-            offset <= self.len() && len <= self.len() - offset,
-            "a layout lies inside its segment"
-        );
+        assert!(offset <= self.len() && len <= self.len() - offset, "a layout lies inside its segment");
         // SAFETY: the offset was just checked against the length of the mapping.
         let at = unsafe { self.map.as_mut_ptr().add(offset) };
         NonNull::new(at).expect("a mapping never starts at zero")
@@ -230,10 +195,7 @@ mod tests {
 
         let short = Segment::create("short", 4096).unwrap();
         let error = Segment::open(short.fd().try_clone_to_owned().unwrap(), 4097).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the segment has 4096 bytes, its layout needs at least 4097"
-        );
+        assert_eq!(error.to_string(), "the segment has 4096 bytes, its layout needs at least 4097");
 
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
         let error = Segment::open(pipe, 1).unwrap_err();

@@ -4,9 +4,7 @@
 //! processor's atomics and the kernel's futex; `--cfg loom` gets loom's atomics and a futex
 //! made of a loom mutex, and then explores every interleaving.
 
-pub(crate) use imp::{
-    AtomicBool, AtomicU32, AtomicU64, Futex, Ordering, fence, spin_hint, yield_now,
-};
+pub(crate) use imp::{AtomicBool, AtomicU32, AtomicU64, Futex, Ordering, fence, spin_hint, yield_now};
 
 /// Stores with Release, and keeps later loads behind the store: what a ringer does before it
 /// looks for sleepers (see `bell`). One exchange could do both; measured, it gains nothing.

@@ -44,37 +44,22 @@ impl Deadline {
     /// Over when `wait` has passed; a span too long for the clock never ends.
     pub fn after(wait: Duration) -> Self {
         let now = Instant::now();
-        Deadline {
-            since: Some(now),
-            at: now.checked_add(wait),
-            interrupt: None,
-        }
+        Deadline { since: Some(now), at: now.checked_add(wait), interrupt: None }
     }
 
     /// Over at `instant`.
     pub fn at(instant: Instant) -> Self {
-        Deadline {
-            since: Some(Instant::now()),
-            at: Some(instant),
-            interrupt: None,
-        }
+        Deadline { since: Some(Instant::now()), at: Some(instant), interrupt: None }
     }
 
     /// Never over. For tests, and for servers that wait for work; liveness is still watched.
     pub const fn never() -> Self {
-        Deadline {
-            since: None,
-            at: None,
-            interrupt: None,
-        }
+        Deadline { since: None, at: None, interrupt: None }
     }
 
     /// Asks `interrupted` in the slow part of each wait, at least every 100 ms; `true` gives up.
     pub fn with_interrupt(self, interrupted: fn() -> bool) -> Self {
-        Deadline {
-            interrupt: Some(interrupted),
-            ..self
-        }
+        Deadline { interrupt: Some(interrupted), ..self }
     }
 
     /// The same deadline, but over after `wait` at the latest.
@@ -106,8 +91,7 @@ impl Deadline {
 
     /// What is left; zero when it is over, `None` when it never is.
     pub fn remaining(&self) -> Option<Duration> {
-        self.at
-            .map(|at| at.saturating_duration_since(Instant::now()))
+        self.at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
     /// Whether the time is up.
@@ -159,24 +143,15 @@ impl Patience {
     /// With fewer cores than ranks, the one we wait for may need ours: give it up at once.
     pub const fn new(local_ranks: usize, cores: usize) -> Self {
         if local_ranks <= cores {
-            Patience {
-                spins: 200,
-                yielding: Duration::from_micros(100),
-            }
+            Patience { spins: 200, yielding: Duration::from_micros(100) }
         } else {
-            Patience {
-                spins: 4,
-                yielding: Duration::from_micros(150),
-            }
+            Patience { spins: 4, yielding: Duration::from_micros(150) }
         }
     }
 
     /// Sleeps at once: for waits that are expected to be long, and for loom.
     pub const fn none() -> Self {
-        Patience {
-            spins: 0,
-            yielding: Duration::ZERO,
-        }
+        Patience { spins: 0, yielding: Duration::ZERO }
     }
 }
 

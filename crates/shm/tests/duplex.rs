@@ -29,18 +29,10 @@ fn one_way(geometry: Geometry, patience: Patience) -> OneWay {
     let there = Duplex::open(fd).unwrap().with_patience(patience);
     let (out, back_in) = here.with_patience(patience).split();
     let (back_out, into) = there.split();
-    OneWay {
-        out,
-        into,
-        _back: (back_in, back_out),
-    }
+    OneWay { out, into, _back: (back_in, back_out) }
 }
 
-const TINY: Geometry = Geometry {
-    ring: 4096,
-    slots: 2,
-    slot_size: 4096,
-};
+const TINY: Geometry = Geometry { ring: 4096, slots: 2, slot_size: 4096 };
 
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 31 + seed * 7) as u8).collect()
@@ -48,41 +40,22 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 
 #[test]
 fn messages_of_every_size_arrive_whole_and_in_order() {
-    let sizes = [
-        0, 1, 7, 8, 63, 1000, 1023, 1024, 4096, 4097, 8192, 50_000, 300_000,
-    ];
-    for (geometry, patience) in [
-        (TINY, Patience::none()),
-        (TINY, Patience::new(4, 2)),
-        (Geometry::default(), Patience::new(2, 2)),
-    ] {
-        let OneWay {
-            mut out,
-            mut into,
-            _back,
-        } = one_way(geometry, patience);
+    let sizes = [0, 1, 7, 8, 63, 1000, 1023, 1024, 4096, 4097, 8192, 50_000, 300_000];
+    for (geometry, patience) in [(TINY, Patience::none()), (TINY, Patience::new(4, 2)), (Geometry::default(), Patience::new(2, 2))] {
+        let OneWay { mut out, mut into, _back } = one_way(geometry, patience);
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for (n, size) in sizes.iter().cycle().take(200).enumerate() {
                     let body = pattern(*size, n);
                     let (left, right) = body.split_at(size / 3);
                     let head = (n as u32).to_le_bytes();
-                    out.send(
-                        &[&head[..1], &[], &head[1..]],
-                        &[left, &[], right],
-                        soon(),
-                        &yes,
-                    )
-                    .unwrap();
+                    out.send(&[&head[..1], &[], &head[1..]], &[left, &[], right], soon(), &yes).unwrap();
                 }
             });
             let mut head = Vec::new();
             for (n, size) in sizes.iter().cycle().take(200).enumerate() {
                 let len = into.recv_head(&mut head, soon(), &yes).unwrap();
-                assert_eq!(
-                    (head.as_slice(), len),
-                    (&(n as u32).to_le_bytes()[..], *size as u64)
-                );
+                assert_eq!((head.as_slice(), len), (&(n as u32).to_le_bytes()[..], *size as u64));
                 match n % 5 {
                     0 => into.skip_body(soon(), &yes).unwrap(),
                     1 => {} // left behind: the next head skips it
@@ -106,11 +79,7 @@ fn messages_of_every_size_arrive_whole_and_in_order() {
 
 #[test]
 fn a_head_larger_than_the_ring_takes_the_way_of_bodies() {
-    let OneWay {
-        mut out,
-        mut into,
-        _back,
-    } = one_way(TINY, Patience::none());
+    let OneWay { mut out, mut into, _back } = one_way(TINY, Patience::none());
     let (long, body) = (pattern(20_000, 1), pattern(100, 2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -136,11 +105,7 @@ fn a_head_larger_than_the_ring_takes_the_way_of_bodies() {
 
 #[test]
 fn a_body_of_more_than_two_gigabytes_passes() {
-    let OneWay {
-        mut out,
-        mut into,
-        _back,
-    } = one_way(Geometry::default(), Patience::new(2, 2));
+    let OneWay { mut out, mut into, _back } = one_way(Geometry::default(), Patience::new(2, 2));
     let megabyte = vec![1; 1 << 20];
     let parts = vec![megabyte.as_slice(); 2049];
     std::thread::scope(|scope| {
@@ -158,11 +123,7 @@ fn a_body_of_more_than_two_gigabytes_passes() {
 
 #[test]
 fn a_wait_that_times_out_before_a_message_leaves_the_link_usable() {
-    let OneWay {
-        mut out,
-        mut into,
-        _back,
-    } = one_way(TINY, Patience::none());
+    let OneWay { mut out, mut into, _back } = one_way(TINY, Patience::none());
     let mut head = Vec::new();
     let error = into.recv_head(&mut head, at_once(), &yes).unwrap_err();
     assert!(matches!(error, DuplexError::Timeout), "{error}");
@@ -187,11 +148,7 @@ fn a_wait_that_times_out_before_a_message_leaves_the_link_usable() {
 
 #[test]
 fn a_wait_that_times_out_inside_a_message_breaks_the_link() {
-    let OneWay {
-        mut out,
-        mut into,
-        _back,
-    } = one_way(TINY, Patience::none());
+    let OneWay { mut out, mut into, _back } = one_way(TINY, Patience::none());
     let body = vec![0; 5 * 4096]; // two slots fit, nobody reads
     let error = out.send(&[b"x"], &[&body], at_once(), &yes).unwrap_err();
     assert!(matches!(error, DuplexError::Timeout), "{error}");
@@ -203,27 +160,19 @@ fn a_wait_that_times_out_inside_a_message_breaks_the_link() {
     into.recv_head(&mut head, soon(), &yes).unwrap();
     let error = into.recv_body(&mut [0; 3], soon(), &yes).unwrap_err();
     assert_eq!(error.to_string(), "the body has 20480 bytes, the buffer 3");
-    let error = into
-        .recv_body(&mut into_buffer, at_once(), &yes)
-        .unwrap_err();
+    let error = into.recv_body(&mut into_buffer, at_once(), &yes).unwrap_err();
     assert!(matches!(error, DuplexError::Timeout), "{error}");
     assert!(into.is_broken());
 }
 
 #[test]
 fn dropping_a_half_is_noticed_after_its_last_message() {
-    let OneWay {
-        mut out,
-        mut into,
-        _back: (back_in, mut back_out),
-    } = one_way(TINY, Patience::none());
+    let OneWay { mut out, mut into, _back: (back_in, mut back_out) } = one_way(TINY, Patience::none());
     out.send(&[b"last"], &[], soon(), &yes).unwrap();
     drop(out);
     let mut head = Vec::new();
     into.recv_head(&mut head, Deadline::never(), &yes).unwrap();
-    let error = into
-        .recv_head(&mut head, Deadline::never(), &yes)
-        .unwrap_err();
+    let error = into.recv_head(&mut head, Deadline::never(), &yes).unwrap_err();
     assert!(matches!(error, DuplexError::Gone), "{error}");
     back_out.send(&[b"unread"], &[], soon(), &yes).unwrap();
     drop(back_in);
@@ -233,20 +182,14 @@ fn dropping_a_half_is_noticed_after_its_last_message() {
 
 #[test]
 fn severing_ends_a_sleeping_wait_at_once() {
-    let OneWay {
-        mut out,
-        mut into,
-        _back,
-    } = one_way(TINY, Patience::none());
+    let OneWay { mut out, mut into, _back } = one_way(TINY, Patience::none());
     out.send(&[b"kept"], &[], soon(), &yes).unwrap();
     let waker = into.waker();
     let mut head = Vec::new();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             into.recv_head(&mut head, Deadline::never(), &yes).unwrap();
-            let error = into
-                .recv_head(&mut head, Deadline::never(), &yes)
-                .unwrap_err();
+            let error = into.recv_head(&mut head, Deadline::never(), &yes).unwrap_err();
             (error, Instant::now())
         });
         let severed = Instant::now();
@@ -260,11 +203,7 @@ fn severing_ends_a_sleeping_wait_at_once() {
 
 #[test]
 fn an_interrupt_is_asked_and_obeyed() {
-    let OneWay {
-        mut into,
-        out: _out,
-        _back,
-    } = one_way(TINY, Patience::none());
+    let OneWay { mut into, out: _out, _back } = one_way(TINY, Patience::none());
     let mut head = Vec::new();
     let deadline = Deadline::never().with_interrupt(yes);
     let error = into.recv_head(&mut head, deadline, &yes).unwrap_err();
@@ -273,19 +212,13 @@ fn an_interrupt_is_asked_and_obeyed() {
 
 #[test]
 fn held_slots_stay_as_they_were_while_others_pass() {
-    let OneWay {
-        mut out,
-        mut into,
-        _back,
-    } = one_way(Geometry { slots: 3, ..TINY }, Patience::none());
+    let OneWay { mut out, mut into, _back } = one_way(Geometry { slots: 3, ..TINY }, Patience::none());
     let mut head = Vec::new();
-    out.send(&[b"0"], &[&pattern(4000, 0)], soon(), &yes)
-        .unwrap();
+    out.send(&[b"0"], &[&pattern(4000, 0)], soon(), &yes).unwrap();
     into.recv_head(&mut head, soon(), &yes).unwrap();
     let kept = into.hold_body(soon(), &yes).unwrap().unwrap();
     for n in 1..20 {
-        out.send(&[b"n"], &[&pattern(4000, n)], soon(), &yes)
-            .unwrap();
+        out.send(&[b"n"], &[&pattern(4000, n)], soon(), &yes).unwrap();
         into.recv_head(&mut head, soon(), &yes).unwrap();
         let mut body = vec![0; 4000];
         into.recv_body(&mut body, soon(), &yes).unwrap();

@@ -10,11 +10,7 @@ use syncline_shm::board::Board;
 use syncline_shm::duplex::{Duplex, DuplexError, Geometry, Inlet, Outlet};
 use syncline_shm::wait::{Deadline, Patience};
 
-const TINY: Geometry = Geometry {
-    ring: 4096,
-    slots: 2,
-    slot_size: 4096,
-};
+const TINY: Geometry = Geometry { ring: 4096, slots: 2, slot_size: 4096 };
 /// Header, sides, rings and slots of a tiny duplex lie in its first page; its rings follow.
 const CONTROL_WORDS: usize = 4096 / 8;
 const RING_WORDS: usize = 2 * 4096 / 8;
@@ -123,7 +119,7 @@ proptest! {
             for rank in 0..3 {
                 let slot = board.slot(rank);
                 let _ = (slot.state(), slot.blame(), slot.pid(), slot.rank(), slot.doing());
-                slot.blame_once(u32::MAX);
+                slot.blame_once(u32::MAX, true);
                 slot.bell().ring_if_waiting();
             }
             let round = meeting.arrive();

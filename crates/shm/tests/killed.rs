@@ -38,10 +38,7 @@ impl Life {
 
     fn goes_on(&self) -> bool {
         let mut asked = [PollFd::new(&self.0, PollFlags::IN)];
-        let now = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut asked, Some(&now)) == Ok(0)
     }
 }
@@ -122,9 +119,7 @@ fn child() {
             line.write_all(b".").unwrap();
             let mut pids = [0; 12];
             line.read_exact(&mut pids).unwrap();
-            let lives = pids
-                .chunks(4)
-                .map(|pid| u32::from_le_bytes(pid.try_into().unwrap()));
+            let lives = pids.chunks(4).map(|pid| u32::from_le_bytes(pid.try_into().unwrap()));
             let lives: Vec<Life> = lives.map(Life::of).collect();
             let error = meet_until_someone_is_gone(&board, me, &lives);
             line.write_all(&[error.missing as u8]).unwrap();
@@ -172,11 +167,7 @@ fn a_sender_killed_in_any_message_is_reported() {
             }
         };
         assert!(matches!(error, DuplexError::Gone), "after {after}: {error}");
-        assert!(
-            killed.elapsed() < TOLD_WITHIN,
-            "after {after}: {:?}",
-            killed.elapsed()
-        );
+        assert!(killed.elapsed() < TOLD_WITHIN, "after {after}: {:?}", killed.elapsed());
     }
 }
 
@@ -214,19 +205,14 @@ fn a_receiver_killed_while_we_send_is_reported() {
 fn every_survivor_of_a_meeting_names_the_one_that_was_killed() {
     for victim in [1, 2, 1, 2] {
         let board = Board::create(3, JOB).unwrap();
-        let mut members: Vec<Member> = (1..3)
-            .map(|me| Member::start(&format!("meet {me}"), board.fd()))
-            .collect();
+        let mut members: Vec<Member> = (1..3).map(|me| Member::start(&format!("meet {me}"), board.fd())).collect();
         members.iter_mut().for_each(Member::ready);
         let pids = [std::process::id(), board.slot(1).pid(), board.slot(2).pid()];
         let pids: Vec<u8> = pids.iter().flat_map(|pid| pid.to_le_bytes()).collect();
         for member in &mut members {
             member.line.write_all(&pids).unwrap();
         }
-        let lives: Vec<Life> = pids
-            .chunks(4)
-            .map(|pid| Life::of(u32::from_le_bytes(pid.try_into().unwrap())))
-            .collect();
+        let lives: Vec<Life> = pids.chunks(4).map(|pid| Life::of(u32::from_le_bytes(pid.try_into().unwrap()))).collect();
         let (error, told) = std::thread::scope(|scope| {
             let meeting = scope.spawn(|| {
                 let error = meet_until_someone_is_gone(&board, 0, &lives);

@@ -77,15 +77,8 @@ fn a_watcher_ends_a_wait_for_the_dead_but_not_before_its_last_words() {
             })
         };
         let alive = || !dead.load(Ordering::Acquire);
-        let heard = |least| {
-            wait_for(
-                || (words.load(Ordering::Acquire) >= least).then_some(()),
-                &bell,
-                Patience::none(),
-                Deadline::never(),
-                &alive,
-            )
-        };
+        let heard =
+            |least| wait_for(|| (words.load(Ordering::Acquire) >= least).then_some(()), &bell, Patience::none(), Deadline::never(), &alive);
         assert_eq!(heard(1), Ok(()));
         assert_eq!(heard(2), Err(WaitError::Gone));
         watcher.join().unwrap();
@@ -113,9 +106,7 @@ fn records_arrive_in_order_through_a_ring_that_is_too_small() {
         };
         let mut record = Vec::new();
         for n in 1..=3_u8 {
-            wait(&data, || {
-                consumer.try_pop(&mut record).unwrap().then_some(())
-            });
+            wait(&data, || consumer.try_pop(&mut record).unwrap().then_some(()));
             assert_eq!(record, [n; 3]);
             room.ring_if_waiting();
         }
@@ -169,9 +160,7 @@ fn a_slot_is_read_behind_its_writer_and_used_again() {
         };
         let mut record = Vec::new();
         for round in 0..2_u8 {
-            wait(&data, || {
-                consumer.try_pop(&mut record).unwrap().then_some(())
-            });
+            wait(&data, || consumer.try_pop(&mut record).unwrap().then_some(()));
             let mut arrival = reader.accept(record[0].into(), 2).unwrap();
             let mut got = Vec::new();
             while got.len() < 2 {
@@ -215,13 +204,9 @@ fn a_held_slot_is_not_written_until_it_is_dropped() {
 /// What each rank did before a meeting must be visible to all after it, without any other order.
 fn meet(ranks: usize, rounds: u64, preemptions: usize) {
     explore(preemptions, move || {
-        let cells: Arc<Vec<_>> =
-            Arc::new((0..ranks).map(|_| loom::cell::UnsafeCell::new(0)).collect());
+        let cells: Arc<Vec<_>> = Arc::new((0..ranks).map(|_| loom::cell::UnsafeCell::new(0)).collect());
         let mut members = Vec::new();
-        for (me, mut meeting) in Meeting::private(ranks, Patience::none())
-            .into_iter()
-            .enumerate()
-        {
+        for (me, mut meeting) in Meeting::private(ranks, Patience::none()).into_iter().enumerate() {
             let cells = Arc::clone(&cells);
             let mut run = move || {
                 for _ in 0..rounds {
@@ -244,9 +229,7 @@ fn meet(ranks: usize, rounds: u64, preemptions: usize) {
                 members.push(thread::spawn(run));
             }
         }
-        members
-            .into_iter()
-            .for_each(|member| member.join().unwrap());
+        members.into_iter().for_each(|member| member.join().unwrap());
     });
 }
 
@@ -289,8 +272,7 @@ fn a_leader_releases_those_who_sleep() {
             leader.release(round);
         });
         let round = member.arrive();
-        let released: Result<(), MeetError> =
-            member.wait_released(round, 0, Deadline::never(), &|_| false);
+        let released: Result<(), MeetError> = member.wait_released(round, 0, Deadline::never(), &|_| false);
         released.unwrap();
         led.join().unwrap();
     });

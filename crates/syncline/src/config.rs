@@ -111,7 +111,9 @@ mod tests {
 
     #[test]
     fn nonsense_names_the_variable_and_its_value() {
-        for (name, value) in [("SYNCLINE_TIMEOUT", "soon"), ("SYNCLINE_TIMEOUT", "-1"), ("SYNCLINE_TRANSPORT", "pigeon"), ("SYNCLINE_ENCRYPT", "maybe")] {
+        for (name, value) in
+            [("SYNCLINE_TIMEOUT", "soon"), ("SYNCLINE_TIMEOUT", "-1"), ("SYNCLINE_TRANSPORT", "pigeon"), ("SYNCLINE_ENCRYPT", "maybe")]
+        {
             let error = read(&[(name, value)]).expect_err("refused").to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");
         }

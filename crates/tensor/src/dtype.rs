@@ -42,17 +42,7 @@ pub enum DType {
 
 impl DType {
     /// Every dtype, in the order of its code.
-    pub const ALL: [DType; 9] = [
-        DType::F32,
-        DType::F64,
-        DType::F16,
-        DType::BF16,
-        DType::I8,
-        DType::I16,
-        DType::I32,
-        DType::I64,
-        DType::U8,
-    ];
+    pub const ALL: [DType; 9] = [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8];
 
     /// Bytes of one number.
     pub const fn size(self) -> usize {
@@ -125,19 +115,13 @@ impl DType {
                 _ => None,
             },
         };
-        found.ok_or_else(|| TensorError::UnknownDType {
-            name: name.to_owned(),
-        })
+        found.ok_or_else(|| TensorError::UnknownDType { name: name.to_owned() })
     }
 }
 
 /// What follows a byte-order mark that means "as on this machine", if `name` begins with one.
 fn native_array_protocol(name: &str) -> Option<&str> {
-    let native = if cfg!(target_endian = "little") {
-        '<'
-    } else {
-        '>'
-    };
+    let native = if cfg!(target_endian = "little") { '<' } else { '>' };
     name.strip_prefix(['=', '|', native])
 }
 

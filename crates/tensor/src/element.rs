@@ -19,10 +19,7 @@ use crate::kernels::lanes::Lanes;
 /// }
 /// assert_eq!(dtype_of(&[bf16::ONE]), DType::BF16);
 /// ```
-#[expect(
-    private_bounds,
-    reason = "the private bound is the seal, and carries the kernels' inner loops"
-)]
+#[expect(private_bounds, reason = "the private bound is the seal, and carries the kernels' inner loops")]
 pub trait Element: Pod + Debug + PartialEq + PartialOrd + Send + Sync + Lanes {
     /// The run-time name of this type.
     const DTYPE: DType;

@@ -10,9 +10,7 @@ use crate::{DType, Shape};
 #[non_exhaustive]
 pub enum TensorError {
     /// No dtype has this name.
-    #[error(
-        "no dtype is called {name:?}; there are float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8"
-    )]
+    #[error("no dtype is called {name:?}; there are float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8")]
     UnknownDType {
         /// The name as given.
         name: String,
@@ -88,9 +86,7 @@ pub enum TensorError {
         strides: Vec<isize>,
     },
     /// Strides would lead outside the bytes of the view.
-    #[error(
-        "a view of shape {shape} with strides {strides:?} from byte {offset} leaves its {available} bytes"
-    )]
+    #[error("a view of shape {shape} with strides {strides:?} from byte {offset} leaves its {available} bytes")]
     OutOfBounds {
         /// The shape of the view.
         shape: Shape,

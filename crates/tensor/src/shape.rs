@@ -34,23 +34,15 @@ impl Shape {
         match bytes {
             Some(bytes) if isize::try_from(bytes).is_ok() => {
                 let elements = if dims.contains(&0) { 0 } else { bytes / WIDEST };
-                Ok(Shape {
-                    dims: dims.into(),
-                    elements,
-                })
+                Ok(Shape { dims: dims.into(), elements })
             }
-            _ => Err(TensorError::ShapeTooLarge {
-                dims: dims.to_vec(),
-            }),
+            _ => Err(TensorError::ShapeTooLarge { dims: dims.to_vec() }),
         }
     }
 
     /// The shape of a single number: no axes.
     pub fn scalar() -> Shape {
-        Shape {
-            dims: Box::default(),
-            elements: 1,
-        }
+        Shape { dims: Box::default(), elements: 1 }
     }
 
     /// The extents, outermost first.
@@ -135,18 +127,8 @@ mod tests {
 
     #[test]
     fn shapes_that_overflow_are_refused_even_when_empty() {
-        for dims in [
-            &[usize::MAX][..],
-            &[usize::MAX / 8],
-            &[1 << 40, 1 << 40],
-            &[0, usize::MAX],
-        ] {
-            assert_eq!(
-                Shape::new(dims),
-                Err(TensorError::ShapeTooLarge {
-                    dims: dims.to_vec()
-                })
-            );
+        for dims in [&[usize::MAX][..], &[usize::MAX / 8], &[1 << 40, 1 << 40], &[0, usize::MAX]] {
+            assert_eq!(Shape::new(dims), Err(TensorError::ShapeTooLarge { dims: dims.to_vec() }));
         }
         assert!(Shape::new(&[isize::MAX as usize / 8]).is_ok());
     }
@@ -161,9 +143,6 @@ mod tests {
     #[test]
     fn shapes_read_like_python_tuples() {
         let text = |dims: &[usize]| Shape::new(dims).unwrap().to_string();
-        assert_eq!(
-            [text(&[]), text(&[5]), text(&[5, 6])],
-            ["()", "(5,)", "(5, 6)"]
-        );
+        assert_eq!([text(&[]), text(&[5]), text(&[5, 6])], ["()", "(5,)", "(5, 6)"]);
     }
 }

@@ -35,11 +35,7 @@ impl Tensor {
     /// All zeros. Large ones come from the kernel as untouched pages.
     pub fn zeros(dtype: DType, shape: Shape) -> Tensor {
         let lines = shape.byte_len(dtype).div_ceil(size_of::<CacheLine>());
-        Tensor {
-            lines: bytemuck::zeroed_vec(lines),
-            dtype,
-            shape,
-        }
+        Tensor { lines: bytemuck::zeroed_vec(lines), dtype, shape }
     }
 
     /// A copy of `numbers` under the shape `dims`; fails if their counts differ.
@@ -47,11 +43,7 @@ impl Tensor {
         let shape = Shape::new(dims)?;
         if shape.elements() != numbers.len() {
             let (expected, found) = (shape.elements(), numbers.len());
-            return Err(TensorError::ElementCount {
-                what: "the slice",
-                expected,
-                found,
-            });
+            return Err(TensorError::ElementCount { what: "the slice", expected, found });
         }
         Tensor::from_bytes(T::DTYPE, shape, bytemuck::cast_slice(numbers))
     }
@@ -60,11 +52,7 @@ impl Tensor {
     pub fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Tensor, TensorError> {
         let expected = shape.byte_len(dtype);
         if bytes.len() != expected {
-            return Err(TensorError::ByteLength {
-                what: "the buffer",
-                expected,
-                found: bytes.len(),
-            });
+            return Err(TensorError::ByteLength { what: "the buffer", expected, found: bytes.len() });
         }
         let mut tensor = Tensor::zeros(dtype, shape);
         tensor.bytes_mut().copy_from_slice(bytes);
@@ -107,15 +95,13 @@ impl Tensor {
 
     /// The whole tensor as a view.
     pub fn view(&self) -> TensorView<'_> {
-        TensorView::contiguous(self.bytes(), self.dtype, self.shape.clone())
-            .expect("a tensor holds what it says")
+        TensorView::contiguous(self.bytes(), self.dtype, self.shape.clone()).expect("a tensor holds what it says")
     }
 
     /// The whole tensor as a view to write.
     pub fn view_mut(&mut self) -> TensorViewMut<'_> {
         let (dtype, shape) = (self.dtype, self.shape.clone());
-        TensorViewMut::contiguous(self.bytes_mut(), dtype, shape)
-            .expect("a tensor holds what it says")
+        TensorViewMut::contiguous(self.bytes_mut(), dtype, shape).expect("a tensor holds what it says")
     }
 
     /// The same numbers under another shape of as many; on failure the tensor comes back untouched.
@@ -123,10 +109,7 @@ impl Tensor {
         if shape.elements() == self.shape.elements() {
             Ok(Tensor { shape, ..self })
         } else {
-            let error = TensorError::ShapeMismatch {
-                expected: self.shape.clone(),
-                found: shape,
-            };
+            let error = TensorError::ShapeMismatch { expected: self.shape.clone(), found: shape };
             Err((self, error))
         }
     }
@@ -134,8 +117,7 @@ impl Tensor {
     /// The same numbers as another dtype, by the rules of [`kernels::cast`].
     pub fn cast(&self, dtype: DType) -> Tensor {
         let mut out = Tensor::zeros(dtype, self.shape.clone());
-        kernels::cast(self.dtype, self.bytes(), dtype, out.bytes_mut())
-            .expect("both tensors have this shape");
+        kernels::cast(self.dtype, self.bytes(), dtype, out.bytes_mut()).expect("both tensors have this shape");
         out
     }
 }
@@ -171,37 +153,17 @@ mod tests {
     #[test]
     fn counts_that_differ_are_refused() {
         let short = Tensor::from_slice(&[2, 2], &[1i8, 2, 3]).unwrap_err();
-        assert_eq!(
-            short,
-            TensorError::ElementCount {
-                what: "the slice",
-                expected: 4,
-                found: 3
-            }
-        );
+        assert_eq!(short, TensorError::ElementCount { what: "the slice", expected: 4, found: 3 });
         let long = Tensor::from_bytes(DType::I8, Shape::scalar(), &[1, 2]).unwrap_err();
-        assert_eq!(
-            long,
-            TensorError::ByteLength {
-                what: "the buffer",
-                expected: 1,
-                found: 2
-            }
-        );
+        assert_eq!(long, TensorError::ByteLength { what: "the buffer", expected: 1, found: 2 });
     }
 
     #[test]
     fn a_failed_reshape_gives_the_tensor_back() {
         let tensor = Tensor::from_slice(&[6], &[1u8, 2, 3, 4, 5, 6]).unwrap();
-        let square = tensor
-            .clone()
-            .reshaped(Shape::new(&[2, 3]).unwrap())
-            .unwrap();
+        let square = tensor.clone().reshaped(Shape::new(&[2, 3]).unwrap()).unwrap();
         assert_eq!(square.shape().dims(), [2, 3]);
-        let (back, error) = square
-            .clone()
-            .reshaped(Shape::new(&[4]).unwrap())
-            .unwrap_err();
+        let (back, error) = square.clone().reshaped(Shape::new(&[4]).unwrap()).unwrap_err();
         assert_eq!(back, square);
         assert_eq!(error.to_string(), "shape is (4,), expected (2, 3)");
     }
@@ -211,10 +173,7 @@ mod tests {
         let of = |number: f32| Tensor::from_slice(&[], &[number]).unwrap();
         assert_eq!(of(f32::NAN), of(f32::NAN));
         assert_ne!(of(0.0), of(-0.0));
-        assert_ne!(
-            of(1.0),
-            of(1.0).reshaped(Shape::new(&[1]).unwrap()).unwrap()
-        );
+        assert_ne!(of(1.0), of(1.0).reshaped(Shape::new(&[1]).unwrap()).unwrap());
     }
 
     #[test]

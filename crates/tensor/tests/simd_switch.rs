@@ -30,9 +30,7 @@ fn level_under(value: Option<&str>) -> String {
     let output = child.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    let (_, after) = text
-        .split_once("level=")
-        .unwrap_or_else(|| panic!("no level in {text}"));
+    let (_, after) = text.split_once("level=").unwrap_or_else(|| panic!("no level in {text}"));
     after.split(';').next().unwrap().to_owned()
 }
 

@@ -34,9 +34,7 @@ fn a_thousand_strangers_leave_no_memory_behind() {
 
 fn be_refused(address: SocketAddr) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .write_all(&[b"SLNDOOR\n\x01\0\0\0\0\0\0\0".as_slice(), &[7; 48]].concat())
-        .unwrap();
+    stream.write_all(&[b"SLNDOOR\n\x01\0\0\0\0\0\0\0".as_slice(), &[7; 48]].concat()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     assert_eq!(answer[10], 2, "refused for its token");
@@ -44,9 +42,6 @@ fn be_refused(address: SocketAddr) {
 
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

@@ -26,9 +26,7 @@ pub enum WireError {
         ours: u16,
     },
     /// The header was damaged on its way, or forged carelessly.
-    #[error(
-        "the frame header is damaged: its checksum is {found:#010x}, its bytes give {computed:#010x}"
-    )]
+    #[error("the frame header is damaged: its checksum is {found:#010x}, its bytes give {computed:#010x}")]
     HeaderChecksum {
         /// What the header carries.
         found: u32,
@@ -36,9 +34,7 @@ pub enum WireError {
         computed: u32,
     },
     /// The meta was damaged on its way.
-    #[error(
-        "the meta of a frame is damaged: the header announces checksum {expected:#010x}, its bytes give {computed:#010x}"
-    )]
+    #[error("the meta of a frame is damaged: the header announces checksum {expected:#010x}, its bytes give {computed:#010x}")]
     MetaChecksum {
         /// What the header announced.
         expected: u32,
@@ -72,9 +68,7 @@ pub enum WireError {
         bits: u32,
     },
     /// The bytes end in the middle of something.
-    #[error(
-        "the {part} ends at byte {at}: {needed} more bytes were announced, {available} are there"
-    )]
+    #[error("the {part} ends at byte {at}: {needed} more bytes were announced, {available} are there")]
     Truncated {
         /// The part that was being read.
         part: &'static str,

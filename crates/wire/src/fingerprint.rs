@@ -32,10 +32,7 @@ impl Fingerprint {
 
     /// Begins the description of an operation.
     pub fn of(operation: &str) -> FingerprintBuilder {
-        FingerprintBuilder {
-            description: Vec::with_capacity(128),
-        }
-        .field("operation", TEXT, operation.as_bytes())
+        FingerprintBuilder { description: Vec::with_capacity(128) }.field("operation", TEXT, operation.as_bytes())
     }
 
     /// Whether this stands for an operation at all.
@@ -101,11 +98,7 @@ impl FingerprintBuilder {
     }
 
     /// Any other fact with a name, as a list of numbers.
-    pub fn numbers(
-        mut self,
-        label: &str,
-        numbers: impl IntoIterator<Item = u64, IntoIter: ExactSizeIterator>,
-    ) -> FingerprintBuilder {
+    pub fn numbers(mut self, label: &str, numbers: impl IntoIterator<Item = u64, IntoIter: ExactSizeIterator>) -> FingerprintBuilder {
         let numbers = numbers.into_iter();
         self.head(label, NUMBERS, 8 * numbers.len() as u64);
         for number in numbers {
@@ -135,8 +128,7 @@ impl FingerprintBuilder {
     }
 
     fn head(&mut self, label: &str, meaning: u8, len: u64) {
-        self.description
-            .extend_from_slice(&(label.len() as u64).to_le_bytes());
+        self.description.extend_from_slice(&(label.len() as u64).to_le_bytes());
         self.description.extend_from_slice(label.as_bytes());
         self.description.push(meaning);
         self.description.extend_from_slice(&len.to_le_bytes());
@@ -178,10 +170,7 @@ mod tests {
         ];
         let all = seen.len();
         seen.sort();
-        assert_eq!(
-            seen.iter().collect::<std::collections::BTreeSet<_>>().len(),
-            all
-        );
+        assert_eq!(seen.iter().collect::<std::collections::BTreeSet<_>>().len(), all);
     }
 
     #[test]
@@ -189,9 +178,6 @@ mod tests {
         let mut bytes = [0; 16];
         bytes[0] = 0x0a;
         bytes[15] = 0xff;
-        assert_eq!(
-            Fingerprint(bytes).to_string(),
-            "0a0000000000000000000000000000ff"
-        );
+        assert_eq!(Fingerprint(bytes).to_string(), "0a0000000000000000000000000000ff");
     }
 }

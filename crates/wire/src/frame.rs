@@ -116,17 +116,11 @@ impl FrameHeader {
     pub fn decode(bytes: &[u8; HEADER_LEN], limits: &Limits) -> Result<FrameHeader> {
         let magic = u32::from_le_bytes(part(bytes, 0));
         if magic != MAGIC {
-            return Err(WireError::NotAFrame {
-                found: magic,
-                expected: MAGIC,
-            });
+            return Err(WireError::NotAFrame { found: magic, expected: MAGIC });
         }
         let version = u16::from_le_bytes(part(bytes, 4));
         if version != VERSION {
-            return Err(WireError::Version {
-                theirs: version,
-                ours: VERSION,
-            });
+            return Err(WireError::Version { theirs: version, ours: VERSION });
         }
         let found = u32::from_le_bytes(part(bytes, 60));
         let computed = crc32fast::hash(&bytes[..60]);
@@ -161,18 +155,11 @@ impl FrameHeader {
     /// Whether `meta` is what this header announced: same length, same checksum.
     pub fn check_meta(&self, meta: &[u8]) -> Result<()> {
         if meta.len() as u64 != u64::from(self.meta_len) {
-            return Err(WireError::PartLength {
-                part: "meta",
-                announced: u64::from(self.meta_len),
-                given: meta.len() as u64,
-            });
+            return Err(WireError::PartLength { part: "meta", announced: u64::from(self.meta_len), given: meta.len() as u64 });
         }
         let computed = crc32fast::hash(meta);
         if computed != self.meta_crc {
-            return Err(WireError::MetaChecksum {
-                expected: self.meta_crc,
-                computed,
-            });
+            return Err(WireError::MetaChecksum { expected: self.meta_crc, computed });
         }
         Ok(())
     }
@@ -221,45 +208,23 @@ pub struct Limits {
 
 impl Limits {
     /// For a peer that has proven nothing yet: what a greeting needs and no payload.
-    pub const STRANGER: Limits = Limits {
-        max_meta: 2048,
-        max_payload: 0,
-    };
+    pub const STRANGER: Limits = Limits { max_meta: 2048, max_payload: 0 };
 
     pub(crate) fn check_meta_len(&self, len: u64) -> Result<()> {
         let max = u64::from(self.max_meta);
-        if len > max {
-            Err(WireError::TooLarge {
-                part: "meta",
-                len,
-                max,
-            })
-        } else {
-            Ok(())
-        }
+        if len > max { Err(WireError::TooLarge { part: "meta", len, max }) } else { Ok(()) }
     }
 
     pub(crate) fn check_payload_len(&self, len: u64) -> Result<()> {
         let max = self.max_payload;
-        if len > max {
-            Err(WireError::TooLarge {
-                part: "payload",
-                len,
-                max,
-            })
-        } else {
-            Ok(())
-        }
+        if len > max { Err(WireError::TooLarge { part: "payload", len, max }) } else { Ok(()) }
     }
 }
 
 impl Default for Limits {
     /// 16 MiB of meta, 1 TiB of payload: for members of the job.
     fn default() -> Limits {
-        Limits {
-            max_meta: 16 << 20,
-            max_payload: 1 << 40,
-        }
+        Limits { max_meta: 16 << 20, max_payload: 1 << 40 }
     }
 }
 
@@ -268,15 +233,7 @@ mod tests {
     use super::*;
 
     fn sample() -> FrameHeader {
-        FrameHeader {
-            epoch: 3,
-            source: 1,
-            sequence: 99,
-            payload_len: 1 << 33,
-            ..FrameHeader::new(Kind::DATA)
-        }
-        .with_meta(b"meta")
-        .unwrap()
+        FrameHeader { epoch: 3, source: 1, sequence: 99, payload_len: 1 << 33, ..FrameHeader::new(Kind::DATA) }.with_meta(b"meta").unwrap()
     }
 
     /// Puts the right checksum under tampered bytes, as an attacker would.
@@ -296,13 +253,7 @@ mod tests {
         let mut bytes = sample().encode();
         bytes[..4].copy_from_slice(b"GET ");
         let found = u32::from_le_bytes(*b"GET ");
-        assert_eq!(
-            FrameHeader::decode(&bytes, &Limits::default()),
-            Err(WireError::NotAFrame {
-                found,
-                expected: MAGIC
-            })
-        );
+        assert_eq!(FrameHeader::decode(&bytes, &Limits::default()), Err(WireError::NotAFrame { found, expected: MAGIC }));
     }
 
     #[test]
@@ -311,10 +262,7 @@ mod tests {
         bytes[4..6].copy_from_slice(&2u16.to_le_bytes());
         let refused = Err(WireError::Version { theirs: 2, ours: 1 });
         assert_eq!(FrameHeader::decode(&bytes, &Limits::default()), refused);
-        assert_eq!(
-            FrameHeader::decode(&resealed(bytes), &Limits::default()),
-            refused
-        );
+        assert_eq!(FrameHeader::decode(&resealed(bytes), &Limits::default()), refused);
     }
 
     #[test]
@@ -323,57 +271,24 @@ mod tests {
         for bit in 0..HEADER_LEN * 8 {
             let mut bytes = good;
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(
-                FrameHeader::decode(&bytes, &Limits::default()).is_err(),
-                "bit {bit} passed"
-            );
+            assert!(FrameHeader::decode(&bytes, &Limits::default()).is_err(), "bit {bit} passed");
         }
     }
 
     #[test]
     fn lengths_over_the_limit_are_refused_and_at_the_limit_accepted() {
-        let limits = Limits {
-            max_meta: 10,
-            max_payload: 100,
-        };
-        let of = |meta_len, payload_len| {
-            FrameHeader {
-                meta_len,
-                payload_len,
-                ..FrameHeader::new(Kind::DATA)
-            }
-            .encode()
-        };
+        let limits = Limits { max_meta: 10, max_payload: 100 };
+        let of = |meta_len, payload_len| FrameHeader { meta_len, payload_len, ..FrameHeader::new(Kind::DATA) }.encode();
         assert!(FrameHeader::decode(&of(10, 100), &limits).is_ok());
-        assert_eq!(
-            FrameHeader::decode(&of(11, 0), &limits),
-            Err(WireError::TooLarge {
-                part: "meta",
-                len: 11,
-                max: 10
-            })
-        );
-        assert_eq!(
-            FrameHeader::decode(&of(0, u64::MAX), &limits),
-            Err(WireError::TooLarge {
-                part: "payload",
-                len: u64::MAX,
-                max: 100
-            })
-        );
+        assert_eq!(FrameHeader::decode(&of(11, 0), &limits), Err(WireError::TooLarge { part: "meta", len: 11, max: 10 }));
+        assert_eq!(FrameHeader::decode(&of(0, u64::MAX), &limits), Err(WireError::TooLarge { part: "payload", len: u64::MAX, max: 100 }));
     }
 
     #[test]
     fn reserved_flags_are_refused_even_with_a_right_checksum() {
         for bit in 0..32 {
-            let header = FrameHeader {
-                flags: Flags(1 << bit),
-                ..sample()
-            };
-            assert_eq!(
-                FrameHeader::decode(&header.encode(), &Limits::default()),
-                Err(WireError::ReservedFlags { bits: 1 << bit })
-            );
+            let header = FrameHeader { flags: Flags(1 << bit), ..sample() };
+            assert_eq!(FrameHeader::decode(&header.encode(), &Limits::default()), Err(WireError::ReservedFlags { bits: 1 << bit }));
         }
     }
 
@@ -381,31 +296,14 @@ mod tests {
     fn meta_is_held_to_its_length_and_checksum() {
         let header = sample();
         assert_eq!(header.check_meta(b"meta"), Ok(()));
-        assert!(matches!(
-            header.check_meta(b"metb"),
-            Err(WireError::MetaChecksum { .. })
-        ));
-        assert_eq!(
-            header.check_meta(b"met"),
-            Err(WireError::PartLength {
-                part: "meta",
-                announced: 4,
-                given: 3
-            })
-        );
+        assert!(matches!(header.check_meta(b"metb"), Err(WireError::MetaChecksum { .. })));
+        assert_eq!(header.check_meta(b"met"), Err(WireError::PartLength { part: "meta", announced: 4, given: 3 }));
         assert_eq!(FrameHeader::new(Kind::HEARTBEAT).check_meta(b""), Ok(()));
     }
 
     #[test]
     fn the_length_of_a_frame_never_overflows_silently() {
         assert_eq!(sample().frame_len(), Some(64 + 4 + (1 << 33)));
-        assert_eq!(
-            FrameHeader {
-                payload_len: u64::MAX,
-                ..sample()
-            }
-            .frame_len(),
-            None
-        );
+        assert_eq!(FrameHeader { payload_len: u64::MAX, ..sample() }.frame_len(), None);
     }
 }

@@ -46,13 +46,8 @@ pub fn control_message(data: &[u8]) -> bool {
     let Ok(message) = Control::decode(data, &limits) else {
         return false;
     };
-    let again = message
-        .encode(&limits)
-        .expect("what was accepted can be sent");
-    assert!(
-        again.len() <= data.len(),
-        "our own spelling is the shortest"
-    );
+    let again = message.encode(&limits).expect("what was accepted can be sent");
+    assert!(again.len() <= data.len(), "our own spelling is the shortest");
     assert_eq!(Control::decode(&again, &limits), Ok(message));
     true
 }
@@ -79,14 +74,8 @@ pub fn value(data: &[u8]) -> bool {
         return false;
     };
     let memory = value.memory();
-    assert!(
-        memory <= MEMORY_PER_BYTE * rest.len(),
-        "{memory} bytes of memory for {}",
-        rest.len()
-    );
-    let again = value
-        .encode(&limits)
-        .expect("what was accepted can be sent");
+    assert!(memory <= MEMORY_PER_BYTE * rest.len(), "{memory} bytes of memory for {}", rest.len());
+    let again = value.encode(&limits).expect("what was accepted can be sent");
     assert!(again.meta() == meta, "a value has one spelling");
     assert!(again.payload_to_vec() == payload, "a value has one payload");
     true

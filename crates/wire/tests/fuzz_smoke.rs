@@ -10,26 +10,20 @@ const ROUNDS: usize = 150_000;
 
 #[test]
 fn no_bytes_make_a_frame_header_break_a_promise() {
-    let good = samples::frames()
-        .into_iter()
-        .map(|(_, header, meta)| [&header.encode()[..], meta].concat());
+    let good = samples::frames().into_iter().map(|(_, header, meta)| [&header.encode()[..], meta].concat());
     hammer(fuzzing::frame_header, good.collect(), 1);
 }
 
 #[test]
 fn no_bytes_make_a_control_message_break_a_promise() {
     let limits = Limits::default();
-    let good = samples::controls()
-        .into_iter()
-        .map(|(_, control)| control.encode(&limits).unwrap());
+    let good = samples::controls().into_iter().map(|(_, control)| control.encode(&limits).unwrap());
     hammer(fuzzing::control_message, good.collect(), 2);
 }
 
 #[test]
 fn no_bytes_make_a_greeting_break_a_promise() {
-    let good = samples::hellos()
-        .into_iter()
-        .map(|(_, hello)| hello.encode().unwrap());
+    let good = samples::hellos().into_iter().map(|(_, hello)| hello.encode().unwrap());
     hammer(fuzzing::hello, good.collect(), 3);
 }
 
@@ -61,10 +55,7 @@ fn hammer(parser: fn(&[u8]) -> bool, good: Vec<Vec<u8>>, seed: u64) {
         }
         refused += usize::from(!parser(&bytes));
     }
-    assert!(
-        refused > ROUNDS / 10,
-        "only {refused} of {ROUNDS} damaged inputs were refused: is anything checked?"
-    );
+    assert!(refused > ROUNDS / 10, "only {refused} of {ROUNDS} damaged inputs were refused: is anything checked?");
 }
 
 /// SplitMix64: small, and the same on every machine.

@@ -19,10 +19,7 @@ struct Entry {
 
 impl Entry {
     fn whole(name: &'static str, bytes: &[u8]) -> Entry {
-        Entry {
-            name,
-            parts: vec![("", bytes.to_vec())],
-        }
+        Entry { name, parts: vec![("", bytes.to_vec())] }
     }
 }
 
@@ -54,11 +51,7 @@ fn frames_are_written_as_ever() {
         parts.push(("meta", meta.to_vec()));
         Entry { name, parts }
     });
-    let golden = compare(
-        "frames.hex",
-        "Frame headers, followed by their meta",
-        entries,
-    );
+    let golden = compare("frames.hex", "Frame headers, followed by their meta", entries);
     for (bytes, (name, header, meta)) in golden.iter().zip(samples::frames()) {
         let (head, tail) = bytes[0].split_first_chunk::<64>().unwrap();
         let decoded = FrameHeader::decode(head, &Limits::default()).unwrap();
@@ -70,17 +63,13 @@ fn frames_are_written_as_ever() {
 
 #[test]
 fn fingerprints_are_computed_as_ever() {
-    let entries = samples::fingerprints()
-        .into_iter()
-        .map(|(name, print)| Entry::whole(name, &print.0));
+    let entries = samples::fingerprints().into_iter().map(|(name, print)| Entry::whole(name, &print.0));
     compare("fingerprints.hex", "Fingerprints of operations", entries);
 }
 
 #[test]
 fn greetings_are_written_as_ever() {
-    let entries = samples::hellos()
-        .into_iter()
-        .map(|(name, hello)| Entry::whole(name, &hello.encode().unwrap()));
+    let entries = samples::hellos().into_iter().map(|(name, hello)| Entry::whole(name, &hello.encode().unwrap()));
     let golden = compare("hello.hex", "The first message on a connection", entries);
     for (bytes, (name, hello)) in golden.iter().zip(samples::hellos()) {
         assert_eq!(Hello::decode(&bytes[0]), Ok(hello), "{name}");
@@ -90,14 +79,8 @@ fn greetings_are_written_as_ever() {
 #[test]
 fn control_messages_are_written_as_ever() {
     let limits = Limits::default();
-    let entries = samples::controls()
-        .into_iter()
-        .map(|(name, control)| Entry::whole(name, &control.encode(&limits).unwrap()));
-    let golden = compare(
-        "control.hex",
-        "Messages between a member and the coordinator",
-        entries,
-    );
+    let entries = samples::controls().into_iter().map(|(name, control)| Entry::whole(name, &control.encode(&limits).unwrap()));
+    let golden = compare("control.hex", "Messages between a member and the coordinator", entries);
     for (bytes, (name, control)) in golden.iter().zip(samples::controls()) {
         assert_eq!(Control::decode(&bytes[0], &limits), Ok(control), "{name}");
     }
@@ -108,25 +91,11 @@ fn values_are_written_as_ever() {
     let limits = Limits::default();
     let entries = samples::values().into_iter().map(|(name, value)| {
         let encoded = value.encode(&limits).unwrap();
-        Entry {
-            name,
-            parts: vec![
-                (META, encoded.meta().to_vec()),
-                (PAYLOAD, encoded.payload_to_vec()),
-            ],
-        }
+        Entry { name, parts: vec![(META, encoded.meta().to_vec()), (PAYLOAD, encoded.payload_to_vec())] }
     });
-    let golden = compare(
-        "values.hex",
-        "Dynamic values: the meta in words of eight bytes, then the payload",
-        entries,
-    );
+    let golden = compare("values.hex", "Dynamic values: the meta in words of eight bytes, then the payload", entries);
     for (bytes, (name, value)) in golden.iter().zip(samples::values()) {
-        assert_eq!(
-            Value::decode(&bytes[0], &bytes[1], &limits),
-            Ok(value),
-            "{name}"
-        );
+        assert_eq!(Value::decode(&bytes[0], &bytes[1], &limits), Ok(value), "{name}");
     }
 }
 
@@ -139,27 +108,15 @@ const PAYLOAD_FOLLOWS: &str = "# in the payload:";
 /// Compares the entries with the file and returns, entry by entry, what the *file* says, for the decoder.
 fn compare(file: &str, title: &str, entries: impl Iterator<Item = Entry>) -> Vec<[Vec<u8>; 2]> {
     let fresh = render(title, entries);
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(file);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &fresh).unwrap();
     }
-    let kept = std::fs::read_to_string(&path)
-        .unwrap_or_else(|cause| panic!("{}: {cause}; UPDATE_GOLDEN=1 writes it", path.display()));
+    let kept = std::fs::read_to_string(&path).unwrap_or_else(|cause| panic!("{}: {cause}; UPDATE_GOLDEN=1 writes it", path.display()));
     for (number, (kept, fresh)) in kept.lines().zip(fresh.lines()).enumerate() {
-        assert_eq!(
-            kept,
-            fresh,
-            "{file}, line {}: left is the file, right is what we write now",
-            number + 1
-        );
+        assert_eq!(kept, fresh, "{file}, line {}: left is the file, right is what we write now", number + 1);
     }
-    assert_eq!(
-        kept.lines().count(),
-        fresh.lines().count(),
-        "{file} has another number of lines"
-    );
+    assert_eq!(kept.lines().count(), fresh.lines().count(), "{file} has another number of lines");
     parse(&kept)
 }
 
@@ -197,7 +154,5 @@ fn parse(text: &str) -> Vec<[Vec<u8>; 2]> {
 
 fn bytes_of_line(line: &str) -> Vec<u8> {
     let hex = line.split('#').next().unwrap_or_default();
-    hex.split_whitespace()
-        .map(|byte| u8::from_str_radix(byte, 16).expect("two hex digits"))
-        .collect()
+    hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("two hex digits")).collect()
 }

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use syncline_tensor::{DType, Shape};
-use syncline_wire::message::{Control, DownCause, Hello, HostId, MemberInfo, Purpose, RoleCode};
+use syncline_wire::message::{Blame, Control, DownCause, Hello, HostId, MemberInfo, Purpose, RoleCode};
 use syncline_wire::value::{ALIGNMENT, MEMORY_PER_BYTE};
 use syncline_wire::{Fingerprint, Flags, FrameHeader, Kind, Limits, Value};
 
@@ -98,101 +98,51 @@ proptest! {
 
 fn header() -> impl Strategy<Value = FrameHeader> {
     let limits = Limits::default();
-    let numbers = (
-        any::<u16>(),
-        any::<u32>(),
-        any::<u32>(),
-        any::<u64>(),
-        any::<[u8; 16]>(),
-    );
-    (
-        numbers,
-        0..=limits.max_meta,
-        0..=limits.max_payload,
-        any::<u32>(),
+    let numbers = (any::<u16>(), any::<u32>(), any::<u32>(), any::<u64>(), any::<[u8; 16]>());
+    (numbers, 0..=limits.max_meta, 0..=limits.max_payload, any::<u32>()).prop_map(
+        |((kind, epoch, source, sequence, print), meta_len, payload_len, meta_crc)| FrameHeader {
+            kind: Kind(kind),
+            epoch,
+            source,
+            sequence,
+            fingerprint: Fingerprint(print),
+            meta_len,
+            flags: Flags::NONE,
+            payload_len,
+            meta_crc,
+        },
     )
-        .prop_map(
-            |((kind, epoch, source, sequence, print), meta_len, payload_len, meta_crc)| {
-                FrameHeader {
-                    kind: Kind(kind),
-                    epoch,
-                    source,
-                    sequence,
-                    fingerprint: Fingerprint(print),
-                    meta_len,
-                    flags: Flags::NONE,
-                    payload_len,
-                    meta_crc,
-                }
-            },
-        )
 }
 
 fn hello() -> impl Strategy<Value = Hello> {
-    let purpose = prop_oneof![
-        Just(Purpose::Control),
-        Just(Purpose::Board),
-        any::<u32>().prop_map(Purpose::Lane)
-    ];
-    (
+    let purpose = prop_oneof![Just(Purpose::Control), Just(Purpose::Board), any::<u32>().prop_map(Purpose::Lane)];
+    (purpose, any::<Option<u32>>(), any::<u32>(), any::<[u8; 16]>()).prop_map(|(purpose, rank, epoch, instance)| Hello {
         purpose,
-        any::<Option<u32>>(),
-        any::<u32>(),
-        any::<[u8; 16]>(),
-    )
-        .prop_map(|(purpose, rank, epoch, instance)| Hello {
-            purpose,
-            rank,
-            epoch,
-            instance,
-        })
+        rank,
+        epoch,
+        instance,
+    })
 }
 
 fn member<S: Strategy>(rank: S) -> impl Strategy<Value = MemberInfo<S::Value>> {
-    let role = prop_oneof![
-        Just(RoleCode::Worker),
-        Just(RoleCode::Server),
-        Just(RoleCode::Both)
-    ];
-    let host =
-        (any::<[u8; 16]>(), any::<u64>()).prop_map(|(boot, network)| HostId { boot, network });
-    let addresses = vec(
-        (any::<std::net::IpAddr>(), any::<u16>()).prop_map(SocketAddr::from),
-        0..5,
-    );
+    let role = prop_oneof![Just(RoleCode::Worker), Just(RoleCode::Server), Just(RoleCode::Both)];
+    let host = (any::<[u8; 16]>(), any::<u64>()).prop_map(|(boot, network)| HostId { boot, network });
+    let addresses = vec((any::<std::net::IpAddr>(), any::<u16>()).prop_map(SocketAddr::from), 0..5);
     let names = (".{0,60}", "[a-z0-9-]{0,60}");
-    (
-        rank,
-        role,
-        any::<u32>(),
-        host,
-        names,
-        addresses,
-        any::<[u8; 16]>(),
-        any::<Option<u32>>(),
+    (rank, role, any::<u32>(), host, names, addresses, any::<[u8; 16]>(), any::<Option<u32>>()).prop_map(
+        |(rank, role, pid, host, (host_name, unix_name), addresses, instance, local_rank_hint)| MemberInfo {
+            rank,
+            role,
+            pid,
+            pid_space: u64::from(pid) << 7,
+            host,
+            host_name,
+            unix_name,
+            addresses,
+            instance,
+            local_rank_hint,
+        },
     )
-        .prop_map(
-            |(
-                rank,
-                role,
-                pid,
-                host,
-                (host_name, unix_name),
-                addresses,
-                instance,
-                local_rank_hint,
-            )| MemberInfo {
-                rank,
-                role,
-                pid,
-                host,
-                host_name,
-                unix_name,
-                addresses,
-                instance,
-                local_rank_hint,
-            },
-        )
 }
 
 fn control() -> impl Strategy<Value = Control> {
@@ -200,73 +150,29 @@ fn control() -> impl Strategy<Value = Control> {
     let ranks = || vec(any::<u32>(), 0..10);
     prop_oneof![
         (1..=65_536u32)
-            .prop_flat_map(|world| (
-                member(option::of(0..world)),
-                Just(world),
-                any::<u32>(),
-                ".{0,40}"
-            ))
-            .prop_map(|(member, world, epoch, started_by)| Control::Join {
-                member,
-                world,
-                epoch,
-                started_by
-            }),
-        (
-            any::<u32>(),
-            any::<u32>(),
-            any::<[u8; 16]>(),
-            any::<u64>(),
-            vec(member(any::<u32>()), 0..6)
-        )
-            .prop_map(|(rank, epoch, job, timeout_ms, roster)| Control::Welcome {
-                rank,
-                epoch,
-                job,
-                timeout_ms,
-                roster
-            }),
+            .prop_flat_map(|world| (member(option::of(0..world)), Just(world), any::<u32>(), ".{0,40}"))
+            .prop_map(|(member, world, epoch, started_by)| Control::Join { member, world, epoch, started_by }),
+        (any::<u32>(), any::<u32>(), any::<[u8; 16]>(), any::<u64>(), vec(member(any::<u32>()), 0..6))
+            .prop_map(|(rank, epoch, job, timeout_ms, roster)| Control::Welcome { rank, epoch, job, timeout_ms, roster }),
         text().prop_map(|reason| Control::Refused { reason }),
-        Just(Control::Ready),
-        Just(Control::AllReady),
         any::<u64>().prop_map(|count| Control::Heartbeat { count }),
-        (any::<u32>(), down_cause(), text(), any::<Option<u32>>()).prop_map(
-            |(rank, cause, detail, reported_by)| Control::Down {
-                rank,
-                cause,
-                detail,
-                reported_by
-            }
-        ),
+        (any::<u32>(), down_cause(), text(), any::<Option<u32>>(), option::of(blame()))
+            .prop_map(|(rank, cause, detail, reported_by, blames)| Control::Down { rank, cause, detail, reported_by, blames }),
+        blame().prop_map(Control::Blaming),
         Just(Control::Leaving),
         any::<u32>().prop_map(|rank| Control::Left { rank }),
         Just(Control::AllLeft),
-        (any::<Option<u32>>(), text()).prop_map(|(blame, reason)| Control::Abort { blame, reason }),
-        (ranks(), ranks(), text()).prop_map(|(arrived, missing, text)| Control::StartTimeout {
+        (option::of(blame()), text()).prop_map(|(blame, reason)| Control::Abort { blame, reason }),
+        (vec(member(any::<u32>()), 0..4), ranks(), text()).prop_map(|(arrived, missing, text)| Control::StartTimeout {
             arrived,
             missing,
             text
         }),
-        Just(Control::AskSnapshot),
-        (
-            any::<u32>(),
-            1..=65_536u32,
-            ranks(),
-            ranks(),
-            ranks(),
-            ranks()
-        )
-            .prop_map(
-                |(epoch, world, arrived, ready, left, down)| Control::Snapshot {
-                    epoch,
-                    world,
-                    arrived,
-                    ready,
-                    left,
-                    down
-                }
-            ),
     ]
+}
+
+fn blame() -> impl Strategy<Value = Blame> {
+    (any::<u32>(), any::<bool>()).prop_map(|(rank, silent)| Blame { rank, silent })
 }
 
 fn down_cause() -> impl Strategy<Value = DownCause> {
@@ -275,8 +181,6 @@ fn down_cause() -> impl Strategy<Value = DownCause> {
         any::<i32>().prop_map(|code| DownCause::Exited { code }),
         Just(DownCause::Disconnected),
         any::<u64>().prop_map(|millis| DownCause::Silent { millis }),
-        Just(DownCause::Left),
-        any::<u32>().prop_map(|culprit| DownCause::Blamed { culprit }),
     ]
 }
 
@@ -287,9 +191,7 @@ fn value() -> impl Strategy<Value = Value<'static>> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         (-300..300i64).prop_map(Value::from),
-        any::<f64>()
-            .prop_filter("NaN equals nothing", |number| !number.is_nan())
-            .prop_map(Value::from),
+        any::<f64>().prop_filter("NaN equals nothing", |number| !number.is_nan()).prop_map(Value::from),
         ".{0,60}".prop_map(Value::from),
         vec(any::<u8>(), 0..60).prop_map(Value::from),
         (0..3000usize).prop_map(|len| Value::from("ü".repeat(len))),
@@ -297,25 +199,15 @@ fn value() -> impl Strategy<Value = Value<'static>> {
         tensor(),
     ];
     leaf.prop_recursive(6, 60, 8, |inner| {
-        let key = inner
-            .clone()
-            .prop_filter("a key is not nil", |key| *key != Value::Nil);
-        prop_oneof![
-            vec(inner.clone(), 0..8).prop_map(Value::List),
-            vec((key, inner), 0..6).prop_map(Value::Map),
-        ]
+        let key = inner.clone().prop_filter("a key is not nil", |key| *key != Value::Nil);
+        prop_oneof![vec(inner.clone(), 0..8).prop_map(Value::List), vec((key, inner), 0..6).prop_map(Value::Map),]
     })
 }
 
 fn tensor() -> impl Strategy<Value = Value<'static>> {
-    (
-        proptest::sample::select(DType::ALL.to_vec()),
-        vec(0..5usize, 0..4),
-        any::<u8>(),
-    )
-        .prop_map(|(dtype, dims, byte)| {
-            let shape = Shape::new(&dims).unwrap();
-            let data = vec![byte; shape.byte_len(dtype)];
-            Value::tensor(dtype, shape, data).unwrap()
-        })
+    (proptest::sample::select(DType::ALL.to_vec()), vec(0..5usize, 0..4), any::<u8>()).prop_map(|(dtype, dims, byte)| {
+        let shape = Shape::new(&dims).unwrap();
+        let data = vec![byte; shape.byte_len(dtype)];
+        Value::tensor(dtype, shape, data).unwrap()
+    })
 }

@@ -68,9 +68,18 @@ struct Row {
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     if !options.json {
-        println!("# two ranks on this host, {} runs each; time is a round trip, algbw a stream, limit the same bytes by a plain loop", options.runs);
-        println!("{:>9} {:>10} {:>11} {:>11} {:>9} {:>15} {:>9} {:>8} {:>6}", "transport", "size", "time", "p99", "algbw", "spread", "limit", "of limit", "#wrong");
-        println!("{:>9} {:>10} {:>11} {:>11} {:>9} {:>15} {:>9} {:>8} {:>6}", "", "(B)", "(us)", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "", "");
+        println!(
+            "# two ranks on this host, {} runs each; time is a round trip, algbw a stream, limit the same bytes by a plain loop",
+            options.runs
+        );
+        println!(
+            "{:>9} {:>10} {:>11} {:>11} {:>9} {:>15} {:>9} {:>8} {:>6}",
+            "transport", "size", "time", "p99", "algbw", "spread", "limit", "of limit", "#wrong"
+        );
+        println!(
+            "{:>9} {:>10} {:>11} {:>11} {:>9} {:>15} {:>9} {:>8} {:>6}",
+            "", "(B)", "(us)", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "", ""
+        );
     }
     for transport in &options.transports {
         for row in measure(transport, options)? {

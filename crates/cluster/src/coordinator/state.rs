@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use syncline_wire::message::{Control, DownCause, MemberInfo};
+use syncline_wire::message::{Blame, Control, DownCause, MemberInfo};
 
 /// One member's control connection, numbered by whoever runs the state.
 pub type ConnectionId = u64;
@@ -90,6 +90,8 @@ struct Seat {
     connection: Option<ConnectionId>,
     local: bool,
     left: bool,
+    /// Whom it last blamed for a failure: the reason, should it end.
+    blames: Option<Blame>,
     last_heard: Duration,
 }
 
@@ -166,7 +168,11 @@ impl State {
         match (message, speaker) {
             (Control::Join { member, world, epoch, .. }, None) => self.admit(connection, local, member, world, epoch, now),
             (Control::Leaving, Some(rank)) => self.leave(rank),
-            (Control::Abort { blame, silent, reason }, Some(rank)) => self.aborted(rank, blame, silent, reason),
+            (Control::Abort { blame, reason }, Some(rank)) => self.aborted(rank, blame, reason),
+            (Control::Blaming(blame), Some(rank)) => {
+                self.seats.get_mut(&rank).expect("the speaker has a seat").blames = Some(blame);
+                Vec::new()
+            }
             (Control::Heartbeat { .. }, Some(_)) => Vec::new(),
             (other, _) => {
                 let reason = format!("did not expect {other:?} at this point");
@@ -175,18 +181,26 @@ impl State {
         }
     }
 
-    fn admit(&mut self, connection: ConnectionId, local: bool, member: MemberInfo<Option<u32>>, world: u32, epoch: u32, now: Duration) -> Vec<Action> {
+    fn admit(
+        &mut self,
+        connection: ConnectionId,
+        local: bool,
+        member: MemberInfo<Option<u32>>,
+        world: u32,
+        epoch: u32,
+        now: Duration,
+    ) -> Vec<Action> {
         let rank = match self.seat_for(&member, world, epoch) {
             Ok(rank) => rank,
             Err(reason) => return vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }],
         };
         let member = member.with_rank(rank);
-        self.seats.insert(rank, Seat { info: member, connection: Some(connection), local, left: false, last_heard: now });
+        self.seats.insert(rank, Seat { info: member, connection: Some(connection), local, left: false, blames: None, last_heard: now });
         if self.phase == Phase::Waiting {
             self.phase = Phase::Gathering { since: now };
         }
         if let Some(death) = self.deaths.first() {
-            return vec![Action::Send { connection, message: down(death) }];
+            return vec![Action::Send { connection, message: self.down(death) }];
         }
         if self.seats.len() as u32 == self.spec.world() {
             self.phase = Phase::Running;
@@ -198,20 +212,28 @@ impl State {
     fn seat_for(&self, member: &MemberInfo<Option<u32>>, world: u32, epoch: u32) -> Result<u32, String> {
         let ours = self.spec.world();
         if epoch != self.spec.epoch {
-            return Err(format!("it belongs to start number {epoch} of the job, and this is number {}; it is a straggler of an earlier start", self.spec.epoch));
+            return Err(format!(
+                "it belongs to start number {epoch} of the job, and this is number {}; it is a straggler of an earlier start",
+                self.spec.epoch
+            ));
         }
         if world != ours {
             return Err(format!("it expects {world} ranks and this job has {ours}; all processes need the same world size"));
         }
         let Some(rank) = member.rank else {
             let seats = if member.role.works() { 0..self.spec.workers } else { self.spec.workers..ours };
-            return seats.clone().find(|rank| !self.seats.contains_key(rank)).ok_or_else(|| format!("all {} seats of its role are taken", seats.len()));
+            return seats
+                .clone()
+                .find(|rank| !self.seats.contains_key(rank))
+                .ok_or_else(|| format!("all {} seats of its role are taken", seats.len()));
         };
         if rank >= ours {
             return Err(format!("rank {rank} does not exist in a job of {ours}"));
         }
         match self.seats.get(&rank) {
-            Some(seat) => Err(format!("rank {rank} is taken by pid {} on {}; was the same rank started twice?", seat.info.pid, seat.info.host_name)),
+            Some(seat) => {
+                Err(format!("rank {rank} is taken by pid {} on {}; was the same rank started twice?", seat.info.pid, seat.info.host_name))
+            }
             None => Ok(rank),
         }
     }
@@ -244,17 +266,11 @@ impl State {
         actions
     }
 
-    fn aborted(&mut self, rank: u32, blame: Option<u32>, silent: bool, reason: String) -> Vec<Action> {
-        match blame {
-            Some(culprit) if culprit != rank && culprit < self.spec.world() => {
-                if self.deaths.iter().any(|death| death.rank == culprit) {
-                    return Vec::new();
-                }
-                let cause = if silent { DownCause::Silent { millis: self.spec.timeout.as_millis() as u64 } } else { DownCause::Disconnected };
-                self.bury(Death { rank: culprit, cause, detail: reason, reported_by: Some(rank) })
-            }
-            _ => self.bury(Death { rank, cause: DownCause::Exited { code: 1 }, detail: reason, reported_by: None }),
+    fn aborted(&mut self, rank: u32, blame: Option<Blame>, reason: String) -> Vec<Action> {
+        if let Some(seat) = self.seats.get_mut(&rank) {
+            seat.blames = blame.filter(|blame| blame.rank != rank).or(seat.blames);
         }
+        self.bury(Death { rank, cause: DownCause::Exited { code: 1 }, detail: reason, reported_by: None })
     }
 
     fn lose(&mut self, connection: ConnectionId, detail: String) -> Vec<Action> {
@@ -279,7 +295,7 @@ impl State {
         if self.deaths.iter().any(|known| known.rank == death.rank) {
             return Vec::new();
         }
-        let mut actions = self.tell_all(&down(&death));
+        let mut actions = self.tell_all(&self.down(&death));
         self.deaths.push(death);
         if self.everybody_is_done() {
             actions.extend(self.tell_all(&Control::AllLeft));
@@ -340,6 +356,11 @@ impl State {
         Control::StartTimeout { arrived, missing, text }
     }
 
+    fn down(&self, death: &Death) -> Control {
+        let blames = self.seats.get(&death.rank).and_then(|seat| seat.blames).filter(|blame| blame.rank < self.spec.world());
+        Control::Down { rank: death.rank, cause: death.cause.clone(), detail: death.detail.clone(), reported_by: death.reported_by, blames }
+    }
+
     fn everybody_is_done(&self) -> bool {
         self.seats.len() as u32 == self.spec.world()
             && self.seats.iter().all(|(rank, seat)| seat.left || self.deaths.iter().any(|death| death.rank == *rank))
@@ -358,8 +379,4 @@ impl State {
 /// at most every five seconds, so that a few lost ones alarm nobody.
 pub fn heartbeat_interval(timeout: Duration) -> Duration {
     (timeout / 6).clamp(Duration::from_millis(50), Duration::from_secs(5))
-}
-
-fn down(death: &Death) -> Control {
-    Control::Down { rank: death.rank, cause: death.cause.clone(), detail: death.detail.clone(), reported_by: death.reported_by }
 }

@@ -29,13 +29,7 @@ enum Body {
 
 impl Inlet {
     pub(super) fn new(side: Side, ring: Consumer, arena: Reader) -> Self {
-        Inlet {
-            side,
-            ring,
-            arena,
-            body: Body::Done,
-            broken: false,
-        }
+        Inlet { side, ring, arena, body: Body::Done, broken: false }
     }
 
     /// A handle that wakes or ends the waits of this side.
@@ -59,17 +53,9 @@ impl Inlet {
     ///
     /// A body of the message before that was left behind is skipped. The length is what the
     /// other side says: check it before you allocate.
-    pub fn recv_head(
-        &mut self,
-        into: &mut Vec<u8>,
-        deadline: Deadline,
-        still_there: &dyn Fn() -> bool,
-    ) -> Result<u64, DuplexError> {
+    pub fn recv_head(&mut self, into: &mut Vec<u8>, deadline: Deadline, still_there: &dyn Fn() -> bool) -> Result<u64, DuplexError> {
         self.skip_body(deadline, still_there)?;
-        let limits = Limits {
-            deadline,
-            still_there,
-        };
+        let limits = Limits { deadline, still_there };
         let record = self.wait_for_record(limits)?;
         self.take_head(record, into, limits)
     }
@@ -84,25 +70,15 @@ impl Inlet {
         still_there: &dyn Fn() -> bool,
     ) -> Result<Option<u64>, DuplexError> {
         self.skip_body(deadline, still_there)?;
-        let limits = Limits {
-            deadline,
-            still_there,
-        };
+        let limits = Limits { deadline, still_there };
         match self.front()? {
             Some(record) => self.take_head(record, into, limits).map(Some),
             None => Ok(None),
         }
     }
 
-    fn take_head(
-        &mut self,
-        record: usize,
-        into: &mut Vec<u8>,
-        limits: Limits<'_>,
-    ) -> Result<u64, DuplexError> {
-        let preface = self
-            .read_preface(record)
-            .inspect_err(|_| self.broken = true)?;
+    fn take_head(&mut self, record: usize, into: &mut Vec<u8>, limits: Limits<'_>) -> Result<u64, DuplexError> {
+        let preface = self.read_preface(record).inspect_err(|_| self.broken = true)?;
         let head_len = preface.head_len as usize;
         into.clear();
         let head_in_slots = preface.through_slots & Preface::HEAD != 0;
@@ -111,16 +87,11 @@ impl Inlet {
         }
         if preface.through_slots & Preface::BODY == 0 && preface.body_len > 0 {
             // The record stays in the ring until its body has been fetched.
-            self.body = Body::InRecord {
-                from: Preface::LEN + head_len,
-                len: preface.body_len as usize,
-            };
+            self.body = Body::InRecord { from: Preface::LEN + head_len, len: preface.body_len as usize };
         } else {
             self.pop_record();
             if preface.body_len > 0 {
-                self.body = Body::InSlots {
-                    len: preface.body_len,
-                };
+                self.body = Body::InSlots { len: preface.body_len };
             }
         }
         if head_in_slots {
@@ -136,24 +107,13 @@ impl Inlet {
     /// Fetches the body into `into`, which has exactly its length, with one copy.
     ///
     /// A buffer of another length is refused and changes nothing.
-    pub fn recv_body(
-        &mut self,
-        into: &mut [u8],
-        deadline: Deadline,
-        still_there: &dyn Fn() -> bool,
-    ) -> Result<(), DuplexError> {
+    pub fn recv_body(&mut self, into: &mut [u8], deadline: Deadline, still_there: &dyn Fn() -> bool) -> Result<(), DuplexError> {
         self.check_usable()?;
         let body = self.body_len();
         if body != into.len() as u64 {
-            return Err(DuplexError::WrongLength {
-                body,
-                buffer: into.len(),
-            });
+            return Err(DuplexError::WrongLength { body, buffer: into.len() });
         }
-        let limits = Limits {
-            deadline,
-            still_there,
-        };
+        let limits = Limits { deadline, still_there };
         match std::mem::replace(&mut self.body, Body::Done) {
             Body::Done => Ok(()),
             Body::InRecord { from, .. } => {
@@ -175,16 +135,9 @@ impl Inlet {
     }
 
     /// Lets the body pass without copying it.
-    pub fn skip_body(
-        &mut self,
-        deadline: Deadline,
-        still_there: &dyn Fn() -> bool,
-    ) -> Result<(), DuplexError> {
+    pub fn skip_body(&mut self, deadline: Deadline, still_there: &dyn Fn() -> bool) -> Result<(), DuplexError> {
         self.check_usable()?;
-        let limits = Limits {
-            deadline,
-            still_there,
-        };
+        let limits = Limits { deadline, still_there };
         match std::mem::replace(&mut self.body, Body::Done) {
             Body::Done => Ok(()),
             Body::InRecord { .. } => {
@@ -206,16 +159,9 @@ impl Inlet {
     /// `None`, and nothing happens, when the body is not in exactly one slot (it is small, empty
     /// or larger than a slot): fetch it then. While all slots are held the other side cannot
     /// send large bodies.
-    pub fn hold_body(
-        &mut self,
-        deadline: Deadline,
-        still_there: &dyn Fn() -> bool,
-    ) -> Result<Option<Held>, DuplexError> {
+    pub fn hold_body(&mut self, deadline: Deadline, still_there: &dyn Fn() -> bool) -> Result<Option<Held>, DuplexError> {
         self.check_usable()?;
-        let limits = Limits {
-            deadline,
-            still_there,
-        };
+        let limits = Limits { deadline, still_there };
         let Body::InSlots { len } = self.body else {
             return Ok(None);
         };
@@ -275,9 +221,7 @@ impl Inlet {
 
     fn wait_for_record(&mut self, limits: Limits<'_>) -> Result<usize, DuplexError> {
         let ring = &mut self.ring;
-        let found = self
-            .side
-            .wait(Departed::Outlet, limits, || ring.front().transpose())?;
+        let found = self.side.wait(Departed::Outlet, limits, || ring.front().transpose())?;
         found.map_err(|error| {
             self.broken = true;
             error.into()
@@ -291,37 +235,19 @@ impl Inlet {
         })
     }
 
-    fn wait<T>(
-        &self,
-        limits: Limits<'_>,
-        poll: impl FnMut() -> Option<T>,
-    ) -> Result<T, DuplexError> {
+    fn wait<T>(&self, limits: Limits<'_>, poll: impl FnMut() -> Option<T>) -> Result<T, DuplexError> {
         Ok(self.side.wait(Departed::Outlet, limits, poll)?)
     }
 
     /// The preface of the front record, found consistent with the record's length.
     fn read_preface(&self, record: usize) -> Result<Preface, Corrupt> {
-        Corrupt::check(
-            "message record length",
-            record as u64,
-            Preface::LEN as u64,
-            u64::MAX,
-        )?;
+        Corrupt::check("message record length", record as u64, Preface::LEN as u64, u64::MAX)?;
         let mut bytes = [0; Preface::LEN];
         self.ring.copy_front(0, &mut bytes);
         let preface = Preface::from_bytes(bytes);
-        let most_body = if preface.through_slots == Preface::HEAD {
-            0
-        } else {
-            i64::MAX
-        };
+        let most_body = if preface.through_slots == Preface::HEAD { 0 } else { i64::MAX };
         Corrupt::check("message form", preface.through_slots.into(), 0, 3)?;
-        Corrupt::check(
-            "head length",
-            preface.head_len.into(),
-            0,
-            LONGEST_HEAD as u64,
-        )?;
+        Corrupt::check("head length", preface.head_len.into(), 0, LONGEST_HEAD as u64)?;
         Corrupt::check("body length", preface.body_len, 0, most_body as u64)?;
         let inline = match preface.through_slots {
             0 => u64::from(preface.head_len) + preface.body_len,
@@ -355,10 +281,7 @@ impl Inlet {
     }
 
     /// Runs a part of the protocol that cannot be taken up again once it failed.
-    fn in_the_middle<T>(
-        &mut self,
-        part: impl FnOnce(&mut Self) -> Result<T, DuplexError>,
-    ) -> Result<T, DuplexError> {
+    fn in_the_middle<T>(&mut self, part: impl FnOnce(&mut Self) -> Result<T, DuplexError>) -> Result<T, DuplexError> {
         self.broken = true;
         let done = part(self)?;
         self.broken = false;

@@ -38,11 +38,7 @@ pub struct Geometry {
 impl Default for Geometry {
     /// 256 KiB of ring, 8 slots of 1 MiB: larger than a core's L2, and only what is used is taken.
     fn default() -> Self {
-        Geometry {
-            ring: 256 << 10,
-            slots: 8,
-            slot_size: 1 << 20,
-        }
+        Geometry { ring: 256 << 10, slots: 8, slot_size: 1 << 20 }
     }
 }
 
@@ -123,11 +119,7 @@ impl Layout {
 
     /// The layout of `geometry`, or the field that is out of bounds.
     pub(super) fn of(geometry: Geometry) -> Result<Layout, (&'static str, u64)> {
-        let Geometry {
-            ring,
-            slots,
-            slot_size,
-        } = geometry;
+        let Geometry { ring, slots, slot_size } = geometry;
         if !ring.is_power_of_two() || !(4 << 10..=1 << 30).contains(&ring) {
             return Err(("ring size", ring as u64));
         }
@@ -154,11 +146,7 @@ impl Layout {
 
     pub(super) fn write_header(&self, segment: &Arc<Segment>) {
         let header: Shared<Header> = segment.place(0);
-        let Geometry {
-            ring,
-            slots,
-            slot_size,
-        } = self.geometry;
+        let Geometry { ring, slots, slot_size } = self.geometry;
         header.version.store(VERSION, Ordering::Relaxed);
         header.slots.store(slots as u32, Ordering::Relaxed);
         header.ring.store(ring as u64, Ordering::Relaxed);
@@ -193,11 +181,7 @@ impl Layout {
     }
 
     /// Our side and the other.
-    pub(super) fn sides(
-        &self,
-        segment: &Arc<Segment>,
-        is_a: bool,
-    ) -> (Shared<SideControl>, Shared<SideControl>) {
+    pub(super) fn sides(&self, segment: &Arc<Segment>, is_a: bool) -> (Shared<SideControl>, Shared<SideControl>) {
         let a = segment.place(Self::SIDES);
         let b = segment.place(Self::SIDES + size_of::<SideControl>());
         if is_a { (a, b) } else { (b, a) }
@@ -207,25 +191,15 @@ impl Layout {
     pub(super) fn directions(&self, segment: &Arc<Segment>, is_a: bool) -> (Direction, Direction) {
         let from_a = self.direction(segment, 0);
         let from_b = self.direction(segment, 1);
-        if is_a {
-            (from_a, from_b)
-        } else {
-            (from_b, from_a)
-        }
+        if is_a { (from_a, from_b) } else { (from_b, from_a) }
     }
 
     fn direction(&self, segment: &Arc<Segment>, which: usize) -> Direction {
-        let Geometry {
-            ring,
-            slots,
-            slot_size,
-        } = self.geometry;
+        let Geometry { ring, slots, slot_size } = self.geometry;
         Direction {
             ring: segment.place(Self::RINGS + which * size_of::<RingControl>()),
             ring_data: segment.region(self.ring_data[which], ring),
-            slots: (0..slots)
-                .map(|slot| segment.place(self.slots[which] + slot * size_of::<SlotControl>()))
-                .collect(),
+            slots: (0..slots).map(|slot| segment.place(self.slots[which] + slot * size_of::<SlotControl>())).collect(),
             arena_data: segment.region(self.arena_data[which], slots * slot_size),
             arena_offset: self.arena_data[which],
         }
@@ -256,10 +230,6 @@ impl Preface {
 
     pub(super) fn from_bytes(bytes: [u8; Self::LEN]) -> Preface {
         let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
-        Preface {
-            head_len: word(0),
-            through_slots: word(4),
-            body_len: u64::from_ne_bytes(bytes[8..].try_into().expect("8 bytes")),
-        }
+        Preface { head_len: word(0), through_slots: word(4), body_len: u64::from_ne_bytes(bytes[8..].try_into().expect("8 bytes")) }
     }
 }

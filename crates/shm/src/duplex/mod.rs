@@ -155,15 +155,12 @@ impl Duplex {
         let segment = Segment::create("syncline-duplex", layout.len)?;
         segment.reserve(0, layout.small)?;
         layout.write_header(&segment);
-        let fd = segment
-            .fd()
-            .try_clone_to_owned()
-            .map_err(|source| SegmentError::Memory {
-                what: "share",
-                name: "syncline-duplex".to_owned(),
-                asked: layout.len,
-                source,
-            })?;
+        let fd = segment.fd().try_clone_to_owned().map_err(|source| SegmentError::Memory {
+            what: "share",
+            name: "syncline-duplex".to_owned(),
+            asked: layout.len,
+            source,
+        })?;
         Ok((Self::build(segment, layout, true), fd))
     }
 
@@ -224,10 +221,7 @@ impl Duplex {
     pub fn split(self) -> (Outlet, Inlet) {
         let (_, into) = self.layout.directions(&self.segment, self.is_a);
         let reader = Reader::new(into.slots, into.arena_data, self.side.peer_bell.clone());
-        (
-            Outlet::new(self.side.clone(), self.producer, self.writer),
-            Inlet::new(self.side, self.consumer, reader),
-        )
+        (Outlet::new(self.side.clone(), self.producer, self.writer), Inlet::new(self.side, self.consumer, reader))
     }
 }
 
@@ -277,10 +271,7 @@ struct Side {
 
 impl Side {
     fn waker(&self) -> Waker {
-        Waker {
-            bell: self.own_bell.clone(),
-            severed: Arc::clone(&self.severed),
-        }
+        Waker { bell: self.own_bell.clone(), severed: Arc::clone(&self.severed) }
     }
 
     /// Whether the half of the peer that we need has been dropped, or we were severed.
@@ -291,12 +282,7 @@ impl Side {
 
     /// Waits on our bell for `poll`, while the peer's half `needed` is there.
     #[inline]
-    fn wait<T>(
-        &self,
-        needed: Departed,
-        limits: Limits<'_>,
-        poll: impl FnMut() -> Option<T>,
-    ) -> Result<T, WaitError> {
+    fn wait<T>(&self, needed: Departed, limits: Limits<'_>, poll: impl FnMut() -> Option<T>) -> Result<T, WaitError> {
         let still_there = || !self.is_over(needed) && (limits.still_there)();
         let bell = &self.own_bell;
         wait_for(poll, bell, self.patience, limits.deadline, &still_there)

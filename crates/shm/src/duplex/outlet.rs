@@ -20,14 +20,7 @@ impl Outlet {
     pub(super) fn new(side: Side, ring: Producer, arena: Writer) -> Self {
         // Whatever the size of the ring, several records fit, so that both sides can overlap.
         let quarter = ring.longest() / 4;
-        Outlet {
-            side,
-            inline_head: INLINE_HEAD.min(quarter),
-            inline_body: INLINE_BODY.min(quarter),
-            ring,
-            arena,
-            broken: false,
-        }
+        Outlet { side, inline_head: INLINE_HEAD.min(quarter), inline_body: INLINE_BODY.min(quarter), ring, arena, broken: false }
     }
 
     /// A handle that wakes or ends the waits of this side.
@@ -45,23 +38,14 @@ impl Outlet {
     /// Returns once everything is in shared memory; the other side may not have read it yet.
     /// When it fails before the message has begun, nothing was sent and the link goes on; when it
     /// fails in the middle of a large body, the link is broken ([`Outlet::is_broken`]).
-    pub fn send(
-        &mut self,
-        head: &[&[u8]],
-        body: &[&[u8]],
-        deadline: Deadline,
-        still_there: &dyn Fn() -> bool,
-    ) -> Result<(), DuplexError> {
+    pub fn send(&mut self, head: &[&[u8]], body: &[&[u8]], deadline: Deadline, still_there: &dyn Fn() -> bool) -> Result<(), DuplexError> {
         if self.broken {
             return Err(DuplexError::Broken);
         }
         if self.side.is_over(Departed::Inlet) {
             return Err(DuplexError::Gone);
         }
-        let limits = Limits {
-            deadline,
-            still_there,
-        };
+        let limits = Limits { deadline, still_there };
         let head_len: usize = head.iter().map(|part| part.len()).sum();
         let body_len: u64 = body.iter().map(|part| part.len() as u64).sum();
         if head_len > LONGEST_HEAD {
@@ -72,8 +56,7 @@ impl Outlet {
         let body_inline = body_len == 0 || head_inline && body_len <= self.inline_body as u64;
         let preface = Preface {
             head_len: head_len as u32,
-            through_slots: if head_inline { 0 } else { Preface::HEAD }
-                | if body_inline { 0 } else { Preface::BODY },
+            through_slots: if head_inline { 0 } else { Preface::HEAD } | if body_inline { 0 } else { Preface::BODY },
             body_len,
         };
         if preface.through_slots != 0 {
@@ -81,9 +64,7 @@ impl Outlet {
         }
 
         let in_record = |inline: bool, len: usize| if inline { len } else { 0 };
-        let len = Preface::LEN
-            + in_record(head_inline, head_len)
-            + in_record(body_inline, body_len as usize);
+        let len = Preface::LEN + in_record(head_inline, head_len) + in_record(body_inline, body_len as usize);
         self.wait_for_room(len, limits)?;
         let mut record = self.ring.begin(len).expect("room was just found");
         record.put(&preface.to_bytes());
@@ -109,28 +90,19 @@ impl Outlet {
     }
 
     /// Announces slots and fills them, in pieces that the reader may copy at once.
-    fn send_through_slots(
-        &mut self,
-        parts: &[&[u8]],
-        mut left: u64,
-        limits: Limits<'_>,
-    ) -> Result<(), DuplexError> {
+    fn send_through_slots(&mut self, parts: &[&[u8]], mut left: u64, limits: Limits<'_>) -> Result<(), DuplexError> {
         let mut parts = Parts::new(parts);
         while left > 0 {
             let len = left.min(self.arena.slot_size() as u64) as usize;
             let mut filling = {
                 let arena = &mut self.arena;
-                self.side
-                    .wait(Departed::Inlet, limits, || arena.try_claim().transpose())?
-                    .map_err(|error| match error {
-                        ClaimError::Corrupt(error) => DuplexError::Corrupt(error),
-                        ClaimError::Memory(error) => DuplexError::Memory(error),
-                    })?
+                self.side.wait(Departed::Inlet, limits, || arena.try_claim().transpose())?.map_err(|error| match error {
+                    ClaimError::Corrupt(error) => DuplexError::Corrupt(error),
+                    ClaimError::Memory(error) => DuplexError::Memory(error),
+                })?
             };
             self.wait_for_room(8, limits)?;
-            self.ring
-                .try_push(&[&filling.slot().to_ne_bytes(), &(len as u32).to_ne_bytes()])
-                .expect("room was just found");
+            self.ring.try_push(&[&filling.slot().to_ne_bytes(), &(len as u32).to_ne_bytes()]).expect("room was just found");
             while filling.written() < len {
                 let piece_end = len.min(filling.written() + PIECE);
                 while filling.written() < piece_end {
@@ -148,12 +120,10 @@ impl Outlet {
     #[inline]
     fn wait_for_room(&mut self, len: usize, limits: Limits<'_>) -> Result<(), DuplexError> {
         let ring = &mut self.ring;
-        let found = self
-            .side
-            .wait(Departed::Inlet, limits, || match ring.room(len) {
-                Err(PushError::Full) => None,
-                other => Some(other),
-            })?;
+        let found = self.side.wait(Departed::Inlet, limits, || match ring.room(len) {
+            Err(PushError::Full) => None,
+            other => Some(other),
+        })?;
         match found {
             Ok(()) => Ok(()),
             Err(PushError::Corrupt(error)) => Err(error.into()),
@@ -176,10 +146,7 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn new(parts: &'a [&'a [u8]]) -> Self {
-        Parts {
-            current: &[],
-            rest: parts.iter(),
-        }
+        Parts { current: &[], rest: parts.iter() }
     }
 
     /// The next run of at most `most` bytes; there must be some left.

@@ -14,10 +14,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let part = prop::collection::vec(any::<u8>(), 0..40);
-    prop_oneof![
-        prop::collection::vec(part, 0..4).prop_map(Step::Push),
-        Just(Step::Pop),
-    ]
+    prop_oneof![prop::collection::vec(part, 0..4).prop_map(Step::Push), Just(Step::Pop),]
 }
 
 proptest! {
@@ -93,10 +90,7 @@ fn a_head_that_runs_back_or_ahead_is_reported() {
     producer.try_push(&[&[1; 8]]).unwrap();
     control.head.store(0, Ordering::Relaxed);
     let error = producer.try_push(&[&[1; 8]]).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the other side wrote 0x0 as ring head, which must lie in 0x10..=0x20"
-    );
+    assert_eq!(error.to_string(), "the other side wrote 0x0 as ring head, which must lie in 0x10..=0x20");
 }
 
 #[test]

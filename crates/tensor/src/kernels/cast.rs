@@ -38,13 +38,7 @@ pub fn cast_typed<S: Element, D: Element>(src: &[S], dst: &mut [D]) -> Result<()
     Ok(())
 }
 
-pub(super) fn cast_at(
-    level: SimdLevel,
-    from: DType,
-    src: &[u8],
-    to: DType,
-    dst: &mut [u8],
-) -> Result<(), TensorError> {
+pub(super) fn cast_at(level: SimdLevel, from: DType, src: &[u8], to: DType, dst: &mut [u8]) -> Result<(), TensorError> {
     same_count("dst", elements_in(from, src)?, elements_in(to, dst)?)?;
     if from == to {
         dst.copy_from_slice(src); // even the bits of a NaN

@@ -48,10 +48,7 @@ fn choose(request: Option<&str>, available: &[SimdLevel]) -> SimdLevel {
     let ceiling = request.and_then(|name| NAMES.iter().position(|known| *known == name));
     let allowed = ceiling.unwrap_or(NAMES.len());
     let rank = |level: &SimdLevel| NAMES.iter().position(|known| *known == level.name());
-    let within = available
-        .iter()
-        .rev()
-        .find(|level| rank(level) <= Some(allowed));
+    let within = available.iter().rev().find(|level| rank(level) <= Some(allowed));
     *within.unwrap_or(&available[0])
 }
 
@@ -61,10 +58,7 @@ impl SimdLevel {
 
     /// Every level of this CPU, the baseline first and the widest last.
     pub fn available() -> Vec<SimdLevel> {
-        #[cfg_attr(
-            not(target_arch = "x86_64"),
-            expect(unused_mut, reason = "only x86-64 has levels to add")
-        )]
+        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut, reason = "only x86-64 has levels to add"))]
         let mut levels = vec![SimdLevel::BASELINE];
         #[cfg(target_arch = "x86_64")]
         {
@@ -92,10 +86,7 @@ impl SimdLevel {
 
     /// Runs the copy of `work` that was compiled for this level.
     #[inline]
-    #[cfg_attr(
-        target_arch = "x86_64",
-        expect(unsafe_code, reason = "calls code for instructions found at run time")
-    )]
+    #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls code for instructions found at run time"))]
     pub(crate) fn run<W: Work>(self, work: W) {
         match self.0 {
             Level::Baseline => work.run(Baseline(())),
@@ -158,10 +149,7 @@ impl Isa for Baseline {}
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     //! The wider copies, and F16C, which the compiler does not use by itself.
-    #![expect(
-        unsafe_code,
-        reason = "intrinsics that load and store through pointers"
-    )]
+    #![expect(unsafe_code, reason = "intrinsics that load and store through pointers")]
 
     use std::arch::x86_64::*;
 
@@ -223,12 +211,7 @@ mod x86 {
         let (dst, dst_tail) = dst.as_chunks_mut::<8>();
         for (wide, half) in dst.iter_mut().zip(src) {
             // SAFETY: both point at eight numbers, 16 and 32 bytes, and neither access needs alignment.
-            unsafe {
-                _mm256_storeu_ps(
-                    wide.as_mut_ptr(),
-                    _mm256_cvtph_ps(_mm_loadu_si128(half.as_ptr().cast())),
-                )
-            };
+            unsafe { _mm256_storeu_ps(wide.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(half.as_ptr().cast()))) };
         }
         widen_each(src_tail, dst_tail);
     }
@@ -241,8 +224,7 @@ mod x86 {
         for (half, wide) in dst.iter_mut().zip(src) {
             // SAFETY: both point at eight numbers, 32 and 16 bytes, and neither access needs alignment.
             unsafe {
-                let rounded =
-                    _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(wide.as_ptr()));
+                let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(wide.as_ptr()));
                 _mm_storeu_si128(half.as_mut_ptr().cast(), rounded);
             }
         }
@@ -256,12 +238,7 @@ mod x86 {
         let (dst, dst_tail) = dst.as_chunks_mut::<16>();
         for (wide, half) in dst.iter_mut().zip(src) {
             // SAFETY: both point at sixteen numbers, 32 and 64 bytes, and neither access needs alignment.
-            unsafe {
-                _mm512_storeu_ps(
-                    wide.as_mut_ptr(),
-                    _mm512_cvtph_ps(_mm256_loadu_si256(half.as_ptr().cast())),
-                )
-            };
+            unsafe { _mm512_storeu_ps(wide.as_mut_ptr(), _mm512_cvtph_ps(_mm256_loadu_si256(half.as_ptr().cast()))) };
         }
         widen_each(src_tail, dst_tail);
     }
@@ -274,8 +251,7 @@ mod x86 {
         for (half, wide) in dst.iter_mut().zip(src) {
             // SAFETY: both point at sixteen numbers, 64 and 32 bytes, and neither access needs alignment.
             unsafe {
-                let rounded =
-                    _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(wide.as_ptr()));
+                let rounded = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(wide.as_ptr()));
                 _mm256_storeu_si256(half.as_mut_ptr().cast(), rounded);
             }
         }
@@ -310,11 +286,7 @@ mod tests {
             assert_eq!(choose(Some(level.name()), &available), *level);
         }
         for unknown in ["", "sse9", "AVX2", "avx2 "] {
-            assert_eq!(
-                choose(Some(unknown), &available),
-                widest,
-                "{unknown:?} is ignored"
-            );
+            assert_eq!(choose(Some(unknown), &available), widest, "{unknown:?} is ignored");
         }
     }
 
@@ -322,10 +294,7 @@ mod tests {
     fn a_level_that_the_cpu_lacks_gives_the_best_below_it() {
         let plain = [SimdLevel::BASELINE];
         assert_eq!(choose(Some("avx512"), &plain), SimdLevel::BASELINE);
-        assert_eq!(
-            choose(Some("baseline"), &SimdLevel::available()),
-            SimdLevel::BASELINE
-        );
+        assert_eq!(choose(Some("baseline"), &SimdLevel::available()), SimdLevel::BASELINE);
     }
 
     #[test]

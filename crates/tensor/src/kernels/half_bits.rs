@@ -21,11 +21,7 @@ pub(crate) fn f32_to_bf16(wide: f32) -> bf16 {
     let bits = wide.to_bits();
     let to_even = (bits >> 16) & 1;
     let rounded = bits.wrapping_add(0x7fff + to_even);
-    let chosen = if is_nan(bits) {
-        bits | F32_QUIET
-    } else {
-        rounded
-    };
+    let chosen = if is_nan(bits) { bits | F32_QUIET } else { rounded };
     bf16::from_bits((chosen >> 16) as u16)
 }
 
@@ -41,14 +37,9 @@ pub(crate) fn f16_to_f32(half: f16) -> f32 {
     let normal = moved + REBIAS;
     // Infinities and NaNs have the largest exponent there and must have it here.
     let special = normal + REBIAS;
-    let special = if moved > EXPONENT {
-        special | F32_QUIET
-    } else {
-        special
-    };
+    let special = if moved > EXPONENT { special | F32_QUIET } else { special };
     // Subnormal numbers get a leading one, which the subtraction takes away again: it normalises them.
-    let subnormal =
-        (f32::from_bits(normal + (1 << 23)) - f32::from_bits(REBIAS + (1 << 23))).to_bits();
+    let subnormal = (f32::from_bits(normal + (1 << 23)) - f32::from_bits(REBIAS + (1 << 23))).to_bits();
     let magnitude = match exponent {
         EXPONENT => special,
         0 => subnormal,
@@ -66,14 +57,9 @@ pub(crate) fn f32_to_f16(wide: f32) -> f16 {
     let bits = wide.to_bits();
     let magnitude = bits & 0x7fff_ffff;
     let to_even = (magnitude >> 13) & 1;
-    let normal = magnitude
-        .wrapping_sub((127 - 15) << 23)
-        .wrapping_add(0xfff + to_even)
-        >> 13;
+    let normal = magnitude.wrapping_sub((127 - 15) << 23).wrapping_add(0xfff + to_even) >> 13;
     // Adding one half aligns the mantissa so that the FPU itself rounds it at the subnormals' last place.
-    let subnormal = (f32::from_bits(magnitude) + 0.5)
-        .to_bits()
-        .wrapping_sub(0.5f32.to_bits());
+    let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
     let nan = 0x7e00 | (magnitude >> 13) & 0x3ff;
     let rounded = if is_nan(bits) {
         nan
@@ -125,44 +111,23 @@ mod tests {
     /// Every 2^11-th f32 with its neighbours: all signs, exponents, ties and specials pass by.
     fn sampled_f32() -> impl Iterator<Item = f32> {
         let around = |base: u32| (-2i32..=2).map(move |step| base.wrapping_add_signed(step));
-        (0..=u32::MAX >> 11)
-            .map(|top| top << 11)
-            .flat_map(around)
-            .map(f32::from_bits)
+        (0..=u32::MAX >> 11).map(|top| top << 11).flat_map(around).map(f32::from_bits)
     }
 
     #[test]
     fn widening_agrees_with_the_half_crate_on_every_bit_pattern() {
         for bits in 0..=u16::MAX {
             let (f, b) = (f16::from_bits(bits), bf16::from_bits(bits));
-            assert_eq!(
-                f16_to_f32(f).to_bits(),
-                f.to_f32_const().to_bits(),
-                "f16 {bits:#06x}"
-            );
-            assert_eq!(
-                bf16_to_f32(b).to_bits(),
-                b.to_f32_const().to_bits(),
-                "bf16 {bits:#06x}"
-            );
+            assert_eq!(f16_to_f32(f).to_bits(), f.to_f32_const().to_bits(), "f16 {bits:#06x}");
+            assert_eq!(bf16_to_f32(b).to_bits(), b.to_f32_const().to_bits(), "bf16 {bits:#06x}");
         }
     }
 
     #[test]
     fn narrowing_agrees_with_the_half_crate() {
         for wide in sampled_f32() {
-            assert_eq!(
-                f32_to_f16(wide).to_bits(),
-                f16::from_f32_const(wide).to_bits(),
-                "{:#010x}",
-                wide.to_bits()
-            );
-            assert_eq!(
-                f32_to_bf16(wide).to_bits(),
-                bf16::from_f32_const(wide).to_bits(),
-                "{:#010x}",
-                wide.to_bits()
-            );
+            assert_eq!(f32_to_f16(wide).to_bits(), f16::from_f32_const(wide).to_bits(), "{:#010x}", wide.to_bits());
+            assert_eq!(f32_to_bf16(wide).to_bits(), bf16::from_f32_const(wide).to_bits(), "{:#010x}", wide.to_bits());
         }
     }
 
@@ -174,50 +139,23 @@ mod tests {
         let (tie, above) = ((1i64 << 62) + (1 << 54), (1i64 << 62) + (1 << 54) + 1);
         let down = f32_to_bf16(i64_to_f32_odd(tie));
         let up = f32_to_bf16(i64_to_f32_odd(above));
-        assert_eq!(
-            (down.to_f64(), up.to_f64()),
-            ((1i64 << 62) as f64, ((1i64 << 62) + (1 << 55)) as f64)
-        );
+        assert_eq!((down.to_f64(), up.to_f64()), ((1i64 << 62) as f64, ((1i64 << 62) + (1 << 55)) as f64));
         assert_eq!(f32_to_bf16(i64_to_f32_odd(-above)).to_f64(), -up.to_f64());
     }
 
     #[test]
     fn rounding_to_odd_keeps_what_f32_can_hold() {
-        for exact in [
-            0.0,
-            -0.0,
-            1.0,
-            -2.5,
-            f64::INFINITY,
-            f64::NEG_INFINITY,
-            f64::from(f32::MAX),
-        ] {
+        for exact in [0.0, -0.0, 1.0, -2.5, f64::INFINITY, f64::NEG_INFINITY, f64::from(f32::MAX)] {
             assert_eq!(f64::from(f64_to_f32_odd(exact)).to_bits(), exact.to_bits());
         }
         assert!(f64_to_f32_odd(f64::NAN).is_nan());
-        assert_eq!(
-            f64_to_f32_odd(f64::MAX),
-            f32::MAX,
-            "infinite only after the second rounding"
-        );
+        assert_eq!(f64_to_f32_odd(f64::MAX), f32::MAX, "infinite only after the second rounding");
         assert_eq!(f32_to_bf16(f64_to_f32_odd(f64::MAX)), bf16::INFINITY);
         assert_eq!(f64_to_f32_odd(f64::MIN_POSITIVE).to_bits(), 1);
         assert_eq!(f64_to_f32_odd(-f64::MIN_POSITIVE).to_bits(), 0x8000_0001);
-        for whole in [
-            0,
-            1,
-            -1,
-            i64::MAX,
-            i64::MIN,
-            1 << 53,
-            -(1 << 53),
-            (1 << 53) + 1,
-        ] {
+        for whole in [0, 1, -1, i64::MAX, i64::MIN, 1 << 53, -(1 << 53), (1 << 53) + 1] {
             let odd = f64::from(i64_to_f32_odd(whole));
-            assert!(
-                (odd - whole as f64).abs() <= (whole as f64).abs() * f64::from(f32::EPSILON),
-                "{whole}"
-            );
+            assert!((odd - whole as f64).abs() <= (whole as f64).abs() * f64::from(f32::EPSILON), "{whole}");
         }
     }
 }

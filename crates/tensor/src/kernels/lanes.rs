@@ -23,10 +23,7 @@ pub(crate) trait Unary<W>: Copy {
 }
 
 /// Every type that a native number can be converted to.
-pub(crate) trait AsAny:
-    As<f32> + As<f64> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8>
-{
-}
+pub(crate) trait AsAny: As<f32> + As<f64> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> {}
 impl<W: As<f32> + As<f64> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8>> AsAny for W {}
 
 /// Numbers as they are stored. All slices of one call are of equal length.
@@ -37,13 +34,7 @@ pub(crate) trait Lanes: Sized {
     /// `acc = op(acc, src)` for each number.
     fn update<I: Isa>(isa: I, acc: &mut [Self], src: &[Self], op: impl Binary<Self::Wide>);
     /// `out = op(a, b)` for each number.
-    fn combine<I: Isa>(
-        isa: I,
-        out: &mut [Self],
-        a: &[Self],
-        b: &[Self],
-        op: impl Binary<Self::Wide>,
-    );
+    fn combine<I: Isa>(isa: I, out: &mut [Self], a: &[Self], b: &[Self], op: impl Binary<Self::Wide>);
     /// `data = op(data)` for each number.
     fn map<I: Isa>(isa: I, data: &mut [Self], op: impl Unary<Self::Wide>);
     /// Shows the numbers in the type they are computed in, block by block.

@@ -42,10 +42,7 @@ mod properties;
 
 pub use cast::{cast, cast_typed};
 pub use dispatch::{SimdLevel, simd_level};
-pub use reduce::{
-    ReduceOp, reduce_into, reduce_into_typed, reduce_many_into, reduce_pair_into,
-    reduce_pair_into_typed,
-};
+pub use reduce::{ReduceOp, reduce_into, reduce_into_typed, reduce_many_into, reduce_pair_into, reduce_pair_into_typed};
 pub use rows::{RowLayout, gather_rows, scatter_add_rows, scatter_rows};
 pub use scale::{axpy, axpy_typed, scale, scale_typed};
 pub use strided::copy_strided;

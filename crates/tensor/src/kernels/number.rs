@@ -50,21 +50,13 @@ macro_rules! float_number {
             fn smaller(self, other: Self) -> Self {
                 // Equal numbers differ in bits only if they are zeros of both signs: the sign of either survives.
                 let equal = $T::from_bits(self.to_bits() | other.to_bits());
-                let ordered = if self < other || self.is_nan() {
-                    self
-                } else {
-                    other
-                };
+                let ordered = if self < other || self.is_nan() { self } else { other };
                 if self == other { equal } else { ordered }
             }
             #[inline(always)]
             fn larger(self, other: Self) -> Self {
                 let equal = $T::from_bits(self.to_bits() & other.to_bits());
-                let ordered = if self > other || self.is_nan() {
-                    self
-                } else {
-                    other
-                };
+                let ordered = if self > other || self.is_nan() { self } else { other };
                 if self == other { equal } else { ordered }
             }
             #[inline(always)]

@@ -59,21 +59,12 @@ impl fmt::Display for ReduceOp {
 /// assert_eq!(acc, [3, 44]); // integers wrap
 /// # Ok::<(), syncline_tensor::TensorError>(())
 /// ```
-pub fn reduce_into(
-    op: ReduceOp,
-    dtype: DType,
-    acc: &mut [u8],
-    src: &[u8],
-) -> Result<(), TensorError> {
+pub fn reduce_into(op: ReduceOp, dtype: DType, acc: &mut [u8], src: &[u8]) -> Result<(), TensorError> {
     reduce_into_at(simd_level(), op, dtype, acc, src)
 }
 
 /// [`reduce_into`] for slices whose type is known.
-pub fn reduce_into_typed<T: Element>(
-    op: ReduceOp,
-    acc: &mut [T],
-    src: &[T],
-) -> Result<(), TensorError> {
+pub fn reduce_into_typed<T: Element>(op: ReduceOp, acc: &mut [T], src: &[T]) -> Result<(), TensorError> {
     same_count("src", acc.len(), src.len())?;
     update(simd_level(), op, acc, src);
     Ok(())
@@ -91,23 +82,12 @@ pub fn reduce_into_typed<T: Element>(
 /// assert!(out[1].is_nan());
 /// # Ok::<(), syncline_tensor::TensorError>(())
 /// ```
-pub fn reduce_pair_into(
-    op: ReduceOp,
-    dtype: DType,
-    out: &mut [u8],
-    a: &[u8],
-    b: &[u8],
-) -> Result<(), TensorError> {
+pub fn reduce_pair_into(op: ReduceOp, dtype: DType, out: &mut [u8], a: &[u8], b: &[u8]) -> Result<(), TensorError> {
     reduce_pair_into_at(simd_level(), op, dtype, out, a, b)
 }
 
 /// [`reduce_pair_into`] for slices whose type is known.
-pub fn reduce_pair_into_typed<T: Element>(
-    op: ReduceOp,
-    out: &mut [T],
-    a: &[T],
-    b: &[T],
-) -> Result<(), TensorError> {
+pub fn reduce_pair_into_typed<T: Element>(op: ReduceOp, out: &mut [T], a: &[T], b: &[T]) -> Result<(), TensorError> {
     same_count("a", out.len(), a.len())?;
     same_count("b", out.len(), b.len())?;
     combine(simd_level(), op, out, a, b);
@@ -128,22 +108,11 @@ pub fn reduce_pair_into_typed<T: Element>(
 /// assert_eq!(out[0].to_f32(), 300.0); // one by one, bfloat16 would have stopped at 256
 /// # Ok::<(), syncline_tensor::TensorError>(())
 /// ```
-pub fn reduce_many_into(
-    op: ReduceOp,
-    dtype: DType,
-    out: &mut [u8],
-    sources: &[&[u8]],
-) -> Result<(), TensorError> {
+pub fn reduce_many_into(op: ReduceOp, dtype: DType, out: &mut [u8], sources: &[&[u8]]) -> Result<(), TensorError> {
     reduce_many_into_at(simd_level(), op, dtype, out, sources)
 }
 
-pub(super) fn reduce_into_at(
-    level: SimdLevel,
-    op: ReduceOp,
-    dtype: DType,
-    acc: &mut [u8],
-    src: &[u8],
-) -> Result<(), TensorError> {
+pub(super) fn reduce_into_at(level: SimdLevel, op: ReduceOp, dtype: DType, acc: &mut [u8], src: &[u8]) -> Result<(), TensorError> {
     same_count("src", elements_in(dtype, acc)?, elements_in(dtype, src)?)?;
     with_element!(dtype, T => change_by::<T, T>(acc, src, |acc, src| update(level, op, acc, src)));
     Ok(())
@@ -199,12 +168,7 @@ pub(super) fn reduce_many_into_at(
 const BLOCK_BYTES: usize = 16 << 10;
 
 /// [`reduce_many_into`] with an f32 accumulator between the sources and `out`.
-fn reduce_many_halves<T: Element<Wide = f32>>(
-    level: SimdLevel,
-    op: ReduceOp,
-    out: &mut [u8],
-    sources: &[&[u8]],
-) {
+fn reduce_many_halves<T: Element<Wide = f32>>(level: SimdLevel, op: ReduceOp, out: &mut [u8], sources: &[&[u8]]) {
     const BLOCK: usize = BLOCK_BYTES / size_of::<f32>();
     let mut acc = [0.0f32; BLOCK];
     for start in (0..out.len()).step_by(BLOCK * size_of::<T>()) {
@@ -214,26 +178,15 @@ fn reduce_many_halves<T: Element<Wide = f32>>(
             let op = (index > 0).then_some(op);
             change_by_halves::<T>(level, op, acc, &source[block.clone()]);
         }
-        change_by::<T, f32>(&mut out[block], bytemuck::cast_slice(acc), |out, acc| {
-            level.run(Narrow { acc, out })
-        });
+        change_by::<T, f32>(&mut out[block], bytemuck::cast_slice(acc), |out, acc| level.run(Narrow { acc, out }));
     }
 }
 
 /// `acc op= src`, or `acc = src` for the first source.
-fn change_by_halves<T: Element<Wide = f32>>(
-    level: SimdLevel,
-    op: Option<ReduceOp>,
-    acc: &mut [f32],
-    src: &[u8],
-) {
+fn change_by_halves<T: Element<Wide = f32>>(level: SimdLevel, op: Option<ReduceOp>, acc: &mut [f32], src: &[u8]) {
     let acc = bytemuck::cast_slice_mut(acc);
     change_by::<f32, T>(acc, src, |acc, src| match op {
-        None => level.run(Widen {
-            acc,
-            src,
-            op: Replace,
-        }),
+        None => level.run(Widen { acc, src, op: Replace }),
         Some(ReduceOp::Sum) => level.run(Widen { acc, src, op: Sum }),
         Some(ReduceOp::Prod) => level.run(Widen { acc, src, op: Prod }),
         Some(ReduceOp::Min) => level.run(Widen { acc, src, op: Min }),
@@ -254,12 +207,7 @@ pub(super) fn update<T: Element>(level: SimdLevel, op: ReduceOp, acc: &mut [T], 
 fn combine<T: Element>(level: SimdLevel, op: ReduceOp, out: &mut [T], a: &[T], b: &[T]) {
     match op {
         ReduceOp::Sum => level.run(Combine { out, a, b, op: Sum }),
-        ReduceOp::Prod => level.run(Combine {
-            out,
-            a,
-            b,
-            op: Prod,
-        }),
+        ReduceOp::Prod => level.run(Combine { out, a, b, op: Prod }),
         ReduceOp::Min => level.run(Combine { out, a, b, op: Min }),
         ReduceOp::Max => level.run(Combine { out, a, b, op: Max }),
     }
@@ -304,14 +252,7 @@ struct Widen<'a, T, O> {
 impl<T: Element<Wide = f32>, O: Binary<f32>> Work for Widen<'_, T, O> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) {
-        T::widened(
-            isa,
-            self.src,
-            IntoAccumulator {
-                rest: self.acc,
-                op: self.op,
-            },
-        );
+        T::widened(isa, self.src, IntoAccumulator { rest: self.acc, op: self.op });
     }
 }
 

@@ -58,11 +58,7 @@ impl RowLayout {
         let outside = |id: &i64| usize::try_from(*id).map_or(true, |id| id >= self.rows);
         match ids.iter().position(outside) {
             None => Ok(()),
-            Some(position) => Err(TensorError::RowOutOfRange {
-                id: ids[position],
-                position,
-                rows: self.rows,
-            }),
+            Some(position) => Err(TensorError::RowOutOfRange { id: ids[position], position, rows: self.rows }),
         }
     }
 
@@ -75,15 +71,7 @@ impl RowLayout {
 }
 
 fn same_bytes(what: &'static str, expected: usize, found: usize) -> Result<(), TensorError> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(TensorError::ByteLength {
-            what,
-            expected,
-            found,
-        })
-    }
+    if found == expected { Ok(()) } else { Err(TensorError::ByteLength { what, expected, found }) }
 }
 
 /// Copies the rows named by `ids`, in that order, into `out`. An id may come more than once.
@@ -101,12 +89,7 @@ fn same_bytes(what: &'static str, expected: usize, found: usize) -> Result<(), T
 /// assert_eq!(bad.to_string(), "row id -1 (number 1 of the ids) is outside the 3 rows");
 /// # Ok::<(), TensorError>(())
 /// ```
-pub fn gather_rows(
-    layout: RowLayout,
-    table: &[u8],
-    ids: &[i64],
-    out: &mut [u8],
-) -> Result<(), TensorError> {
+pub fn gather_rows(layout: RowLayout, table: &[u8], ids: &[i64], out: &mut [u8]) -> Result<(), TensorError> {
     layout.check(table.len(), ids, out.len())?;
     if layout.row_bytes() > 0 {
         for (out, &id) in out.chunks_exact_mut(layout.row_bytes()).zip(ids) {
@@ -117,12 +100,7 @@ pub fn gather_rows(
 }
 
 /// Replaces the rows named by `ids` by those of `rows`. Where an id comes more than once, its last row stays.
-pub fn scatter_rows(
-    layout: RowLayout,
-    table: &mut [u8],
-    ids: &[i64],
-    rows: &[u8],
-) -> Result<(), TensorError> {
+pub fn scatter_rows(layout: RowLayout, table: &mut [u8], ids: &[i64], rows: &[u8]) -> Result<(), TensorError> {
     layout.check(table.len(), ids, rows.len())?;
     if layout.row_bytes() > 0 {
         for (row, &id) in rows.chunks_exact(layout.row_bytes()).zip(ids) {
@@ -144,12 +122,7 @@ pub fn scatter_rows(
 /// assert_eq!(table, [0, 0, 4, 6]);
 /// # Ok::<(), syncline_tensor::TensorError>(())
 /// ```
-pub fn scatter_add_rows(
-    layout: RowLayout,
-    table: &mut [u8],
-    ids: &[i64],
-    rows: &[u8],
-) -> Result<(), TensorError> {
+pub fn scatter_add_rows(layout: RowLayout, table: &mut [u8], ids: &[i64], rows: &[u8]) -> Result<(), TensorError> {
     scatter_add_rows_at(simd_level(), layout, table, ids, rows)
 }
 
@@ -167,28 +140,12 @@ pub(super) fn scatter_add_rows_at(
     Ok(())
 }
 
-fn add_rows<T: Element>(
-    level: SimdLevel,
-    layout: RowLayout,
-    table: &mut [u8],
-    ids: &[i64],
-    rows: &[u8],
-) {
-    if let (Ok(table), Ok(rows)) = (
-        bytemuck::try_cast_slice_mut::<u8, T>(table),
-        bytemuck::try_cast_slice(rows),
-    ) {
-        return level.run(AddRows {
-            cols: layout.cols,
-            table,
-            ids,
-            rows,
-        });
+fn add_rows<T: Element>(level: SimdLevel, layout: RowLayout, table: &mut [u8], ids: &[i64], rows: &[u8]) {
+    if let (Ok(table), Ok(rows)) = (bytemuck::try_cast_slice_mut::<u8, T>(table), bytemuck::try_cast_slice(rows)) {
+        return level.run(AddRows { cols: layout.cols, table, ids, rows });
     }
     for (row, &id) in rows.chunks_exact(layout.row_bytes()).zip(ids) {
-        change_by::<T, T>(&mut table[layout.row(id)], row, |acc, row| {
-            update(level, ReduceOp::Sum, acc, row)
-        });
+        change_by::<T, T>(&mut table[layout.row(id)], row, |acc, row| update(level, ReduceOp::Sum, acc, row));
     }
 }
 

@@ -51,24 +51,13 @@ pub fn scale_typed<T: Element>(a: f64, data: &mut [T]) {
     multiply(simd_level(), a, data);
 }
 
-pub(super) fn axpy_at(
-    level: SimdLevel,
-    dtype: DType,
-    a: f64,
-    x: &[u8],
-    y: &mut [u8],
-) -> Result<(), TensorError> {
+pub(super) fn axpy_at(level: SimdLevel, dtype: DType, a: f64, x: &[u8], y: &mut [u8]) -> Result<(), TensorError> {
     same_count("x", elements_in(dtype, y)?, elements_in(dtype, x)?)?;
     with_element!(dtype, T => change_by::<T, T>(y, x, |y, x| add_multiple(level, a, x, y)));
     Ok(())
 }
 
-pub(super) fn scale_at(
-    level: SimdLevel,
-    dtype: DType,
-    a: f64,
-    data: &mut [u8],
-) -> Result<(), TensorError> {
+pub(super) fn scale_at(level: SimdLevel, dtype: DType, a: f64, data: &mut [u8]) -> Result<(), TensorError> {
     elements_in(dtype, data)?;
     with_element!(dtype, T => change::<T>(data, |data| multiply(level, a, data)));
     Ok(())
@@ -76,26 +65,15 @@ pub(super) fn scale_at(
 
 fn add_multiple<T: Element>(level: SimdLevel, a: f64, x: &[T], y: &mut [T]) {
     match Factor::<T::Wide>::new(a) {
-        Factor::Same(a) => level.run(Update {
-            acc: y,
-            src: x,
-            op: Times(a),
-        }),
-        Factor::Fraction(a) => level.run(Update {
-            acc: y,
-            src: x,
-            op: TimesFraction(a),
-        }),
+        Factor::Same(a) => level.run(Update { acc: y, src: x, op: Times(a) }),
+        Factor::Fraction(a) => level.run(Update { acc: y, src: x, op: TimesFraction(a) }),
     }
 }
 
 fn multiply<T: Element>(level: SimdLevel, a: f64, data: &mut [T]) {
     match Factor::<T::Wide>::new(a) {
         Factor::Same(a) => level.run(Map { data, op: Times(a) }),
-        Factor::Fraction(a) => level.run(Map {
-            data,
-            op: TimesFraction(a),
-        }),
+        Factor::Fraction(a) => level.run(Map { data, op: TimesFraction(a) }),
     }
 }
 

@@ -24,23 +24,14 @@ use crate::{Layout, TensorError, TensorView, TensorViewMut};
 pub fn copy_strided(src: &TensorView<'_>, dst: &mut TensorViewMut<'_>) -> Result<(), TensorError> {
     same_dtype(dst.dtype(), src.dtype())?;
     if src.shape() != dst.shape() {
-        return Err(TensorError::ShapeMismatch {
-            expected: dst.shape().clone(),
-            found: src.shape().clone(),
-        });
+        return Err(TensorError::ShapeMismatch { expected: dst.shape().clone(), found: src.shape().clone() });
     }
     if src.shape().elements() == 0 {
         return Ok(());
     }
     let (bytes, layout) = dst.parts();
-    let copy = Copy {
-        src: src.bytes(),
-        dst: bytes,
-    };
-    let start = Place {
-        src: src.layout().offset(),
-        dst: layout.offset(),
-    };
+    let copy = Copy { src: src.bytes(), dst: bytes };
+    let start = Place { src: src.layout().offset(), dst: layout.offset() };
     let axes = merged_axes(src.layout(), layout);
     match layout.dtype().size() {
         1 => copy.all::<1>(&axes, start),
@@ -72,12 +63,8 @@ impl Place {
     #[inline(always)]
     fn along(self, axis: Axis, steps: usize) -> Place {
         Place {
-            src: self
-                .src
-                .wrapping_add_signed(axis.src.wrapping_mul(steps as isize)),
-            dst: self
-                .dst
-                .wrapping_add_signed(axis.dst.wrapping_mul(steps as isize)),
+            src: self.src.wrapping_add_signed(axis.src.wrapping_mul(steps as isize)),
+            dst: self.dst.wrapping_add_signed(axis.dst.wrapping_mul(steps as isize)),
         }
     }
 }
@@ -94,14 +81,8 @@ fn merged_axes(src: &Layout, dst: &Layout) -> Vec<Axis> {
     let mut merged: Vec<Axis> = Vec::with_capacity(axes.len());
     for inner in axes {
         match merged.last_mut() {
-            Some(outer)
-                if spans(outer.src, inner.src, inner.extent)
-                    && spans(outer.dst, inner.dst, inner.extent) =>
-            {
-                *outer = Axis {
-                    extent: outer.extent * inner.extent,
-                    ..inner
-                };
+            Some(outer) if spans(outer.src, inner.src, inner.extent) && spans(outer.dst, inner.dst, inner.extent) => {
+                *outer = Axis { extent: outer.extent * inner.extent, ..inner };
             }
             _ => merged.push(inner),
         }
@@ -136,9 +117,7 @@ impl Copy<'_> {
             Some(near) if near < outer.len() => {
                 let others: Vec<Axis> = [&outer[..near], &outer[near + 1..]].concat();
                 let near = outer[near];
-                self.each(&others, start, &mut |copy, at| {
-                    copy.plane::<N>(near, fastest, at)
-                });
+                self.each(&others, start, &mut |copy, at| copy.plane::<N>(near, fastest, at));
             }
             _ => self.each(outer, start, &mut |copy, at| {
                 for step in 0..fastest.extent {
@@ -182,9 +161,7 @@ impl Copy<'_> {
     fn number<const N: usize>(&mut self, at: Place) {
         // Both layouts were checked against their bytes when they were built; this check costs little beside the
         // cache misses of a strided walk.
-        let number: [u8; N] = self.src[at.src..at.src + N]
-            .try_into()
-            .expect("the range has N bytes");
+        let number: [u8; N] = self.src[at.src..at.src + N].try_into().expect("the range has N bytes");
         self.dst[at.dst..at.dst + N].copy_from_slice(&number);
     }
 }

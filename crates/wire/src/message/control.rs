@@ -58,6 +58,8 @@ pub enum Control {
         detail: String,
         /// Who noticed; `None` if the coordinator did itself.
         reported_by: Option<u32>,
+        /// Whom it blamed before it went.
+        blames: Option<Blame>,
     },
     /// Member: I am done and leave in good order.
     Leaving,
@@ -68,12 +70,12 @@ pub enum Control {
     },
     /// Coordinator: everyone has left; the job is over.
     AllLeft,
+    /// Member: an operation of mine failed because of this one. I may go on, but if I end, that is why.
+    Blaming(Blame),
     /// Member: I fail, and the others should hear it from me.
     Abort {
-        /// The rank to blame, if another one is.
-        blame: Option<u32>,
-        /// Whether that rank is silent rather than gone.
-        silent: bool,
+        /// Who else is to blame, if anyone.
+        blame: Option<Blame>,
         /// Why, for people.
         reason: String,
     },
@@ -86,6 +88,15 @@ pub enum Control {
         /// How each missing rank was expected to start, for people.
         text: String,
     },
+}
+
+/// Why a member failed: another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Blame {
+    /// Which.
+    pub rank: u32,
+    /// It does not answer, as opposed to being gone.
+    pub silent: bool,
 }
 
 /// How a member was lost.
@@ -135,6 +146,7 @@ impl Control {
             Control::Leaving => "leaving",
             Control::Left { .. } => "left",
             Control::AllLeft => "all left",
+            Control::Blaming(_) => "blaming",
             Control::Abort { .. } => "abort",
             Control::StartTimeout { .. } => "start timeout",
         }
@@ -142,55 +154,30 @@ impl Control {
 
     fn check(&self) -> Result<()> {
         match self {
-            Control::Join {
-                member,
-                world,
-                epoch: _,
-                started_by,
-            } => {
+            Control::Join { member, world, epoch: _, started_by } => {
                 member.check()?;
                 cap("name of a launcher", started_by.len(), MAX_NAME)?;
                 check_world(*world)?;
                 if member.rank.is_some_and(|rank| rank >= *world) {
-                    return Err(WireError::Field {
-                        message: "join",
-                        field: "rank",
-                        cause: "is outside of its world",
-                    });
+                    return Err(WireError::Field { message: "join", field: "rank", cause: "is outside of its world" });
                 }
                 Ok(())
             }
-            Control::Welcome {
-                rank: _,
-                epoch: _,
-                job: _,
-                timeout_ms: _,
-                roster,
-            } => {
+            Control::Welcome { rank: _, epoch: _, job: _, timeout_ms: _, roster } => {
                 cap("roster", roster.len(), MAX_ROSTER)?;
                 roster.iter().try_for_each(MemberInfo::check)
             }
             Control::Refused { reason } | Control::Abort { reason, .. } => check_text(reason),
-            Control::Down {
-                rank: _,
-                cause: _,
-                detail,
-                reported_by: _,
-            } => check_text(detail),
-            Control::StartTimeout {
-                arrived,
-                missing,
-                text,
-            } => {
+            Control::Down { detail, .. } => check_text(detail),
+            Control::StartTimeout { arrived, missing, text } => {
                 cap("roster", arrived.len(), MAX_ROSTER)?;
                 arrived.iter().try_for_each(MemberInfo::check)?;
                 check_ranks(missing)?;
                 check_text(text)
             }
-            Control::Heartbeat { count: _ }
-            | Control::Leaving
-            | Control::Left { rank: _ }
-            | Control::AllLeft => Ok(()),
+            Control::Heartbeat { count: _ } | Control::Leaving | Control::Left { rank: _ } | Control::AllLeft | Control::Blaming(_) => {
+                Ok(())
+            }
         }
     }
 }
@@ -198,11 +185,7 @@ impl Control {
 fn check_world(world: u32) -> Result<()> {
     cap("world", world as usize, MAX_ROSTER)?;
     if world == 0 {
-        return Err(WireError::Field {
-            message: "control message",
-            field: "world",
-            cause: "is empty",
-        });
+        return Err(WireError::Field { message: "control message", field: "world", cause: "is empty" });
     }
     Ok(())
 }
@@ -249,28 +232,17 @@ mod tests {
             role: RoleCode::Both,
             pid: 4242,
             pid_space: 4026531836,
-            host: HostId {
-                boot: [7; 16],
-                network: 4_026_531_840,
-            },
+            host: HostId { boot: [7; 16], network: 4_026_531_840 },
             host_name: "node-a".into(),
             unix_name: "syncline-4242".into(),
-            addresses: vec![
-                "10.0.0.1:4000".parse().unwrap(),
-                "[fd00::1]:4000".parse().unwrap(),
-            ],
+            addresses: vec!["10.0.0.1:4000".parse().unwrap(), "[fd00::1]:4000".parse().unwrap()],
             instance: [9; 16],
             local_rank_hint: Some(rank),
         }
     }
 
     fn join(member: MemberInfo<Option<u32>>) -> Control {
-        Control::Join {
-            member,
-            world: 4,
-            epoch: 1,
-            started_by: "syncline run".into(),
-        }
+        Control::Join { member, world: 4, epoch: 1, started_by: "syncline run".into() }
     }
 
     /// Encodes without asking `check`, as a hostile peer would.
@@ -281,114 +253,43 @@ mod tests {
     #[track_caller]
     fn refused_on_both_sides(message: Control, why: WireError) {
         assert_eq!(message.encode(&Limits::default()), Err(why.clone()));
-        assert_eq!(
-            Control::decode(&unchecked(&message), &Limits::default()),
-            Err(why)
-        );
+        assert_eq!(Control::decode(&unchecked(&message), &Limits::default()), Err(why));
     }
 
     #[test]
     fn a_join_without_a_rank_is_welcome_and_one_outside_its_world_is_not() {
         let open = join(member(0).with_rank(None));
-        assert_eq!(
-            Control::decode(
-                &open.encode(&Limits::default()).unwrap(),
-                &Limits::default()
-            ),
-            Ok(open)
-        );
+        assert_eq!(Control::decode(&open.encode(&Limits::default()).unwrap(), &Limits::default()), Ok(open));
         refused_on_both_sides(
             join(member(0).with_rank(Some(4))),
-            WireError::Field {
-                message: "join",
-                field: "rank",
-                cause: "is outside of its world",
-            },
+            WireError::Field { message: "join", field: "rank", cause: "is outside of its world" },
         );
     }
 
     #[test]
     fn names_texts_and_lists_are_capped() {
-        let long_name = MemberInfo {
-            host_name: "x".repeat(MAX_NAME + 1),
-            ..member(0)
-        };
+        let long_name = MemberInfo { host_name: "x".repeat(MAX_NAME + 1), ..member(0) };
+        refused_on_both_sides(join(long_name.with_rank(None)), WireError::TooLarge { part: "host name", len: 256, max: 255 });
+        let many = MemberInfo { addresses: vec!["10.0.0.1:1".parse().unwrap(); MAX_ADDRESSES + 1], ..member(0) };
         refused_on_both_sides(
-            join(long_name.with_rank(None)),
-            WireError::TooLarge {
-                part: "host name",
-                len: 256,
-                max: 255,
-            },
-        );
-        let many = MemberInfo {
-            addresses: vec!["10.0.0.1:1".parse().unwrap(); MAX_ADDRESSES + 1],
-            ..member(0)
-        };
-        refused_on_both_sides(
-            Control::Welcome {
-                rank: 0,
-                epoch: 1,
-                job: [0; 16],
-                timeout_ms: 30_000,
-                roster: vec![member(0), many],
-            },
-            WireError::TooLarge {
-                part: "list of a member's addresses",
-                len: 65,
-                max: 64,
-            },
+            Control::Welcome { rank: 0, epoch: 1, job: [0; 16], timeout_ms: 30_000, roster: vec![member(0), many] },
+            WireError::TooLarge { part: "list of a member's addresses", len: 65, max: 64 },
         );
         refused_on_both_sides(
-            Control::Abort {
-                silent: false,
-                blame: Some(2),
-                reason: "r".repeat(MAX_TEXT + 1),
-            },
-            WireError::TooLarge {
-                part: "text",
-                len: 4097,
-                max: 4096,
-            },
+            Control::Abort { blame: Some(Blame { rank: 2, silent: true }), reason: "r".repeat(MAX_TEXT + 1) },
+            WireError::TooLarge { part: "text", len: 4097, max: 4096 },
         );
         refused_on_both_sides(
-            Control::StartTimeout {
-                arrived: Vec::new(),
-                missing: vec![0; MAX_ROSTER + 1],
-                text: String::new(),
-            },
-            WireError::TooLarge {
-                part: "list of ranks",
-                len: 65_537,
-                max: 65_536,
-            },
+            Control::StartTimeout { arrived: Vec::new(), missing: vec![0; MAX_ROSTER + 1], text: String::new() },
+            WireError::TooLarge { part: "list of ranks", len: 65_537, max: 65_536 },
         );
     }
 
     #[test]
     fn a_world_of_none_or_of_millions_is_refused() {
-        let with_world = |world| Control::Join {
-            member: member(0).with_rank(None),
-            world,
-            epoch: 0,
-            started_by: String::new(),
-        };
-        refused_on_both_sides(
-            with_world(0),
-            WireError::Field {
-                message: "control message",
-                field: "world",
-                cause: "is empty",
-            },
-        );
-        refused_on_both_sides(
-            with_world(1 << 20),
-            WireError::TooLarge {
-                part: "world",
-                len: 1 << 20,
-                max: 65_536,
-            },
-        );
+        let with_world = |world| Control::Join { member: member(0).with_rank(None), world, epoch: 0, started_by: String::new() };
+        refused_on_both_sides(with_world(0), WireError::Field { message: "control message", field: "world", cause: "is empty" });
+        refused_on_both_sides(with_world(1 << 20), WireError::TooLarge { part: "world", len: 1 << 20, max: 65_536 });
     }
 
     #[test]
@@ -396,40 +297,19 @@ mod tests {
         let mut bytes = unchecked(&join(member(0).with_rank(None)));
         assert_eq!(bytes[..3], [0, 0, 3], "variant Join, no rank, role both");
         bytes[2] = 4;
-        assert!(matches!(
-            Control::decode(&bytes, &Limits::default()),
-            Err(WireError::Message {
-                message: "control message",
-                ..
-            })
-        ));
+        assert!(matches!(Control::decode(&bytes, &Limits::default()), Err(WireError::Message { message: "control message", .. })));
     }
 
     #[test]
     fn an_unknown_message_is_refused() {
-        assert!(matches!(
-            Control::decode(&[99], &Limits::default()),
-            Err(WireError::Message { .. })
-        ));
-        assert!(matches!(
-            Control::decode(&[], &Limits::default()),
-            Err(WireError::Message { .. })
-        ));
+        assert!(matches!(Control::decode(&[99], &Limits::default()), Err(WireError::Message { .. })));
+        assert!(matches!(Control::decode(&[], &Limits::default()), Err(WireError::Message { .. })));
     }
 
     #[test]
     fn a_clipped_text_can_always_be_sent() {
-        for text in [
-            "a".repeat(MAX_TEXT),
-            "a".repeat(MAX_TEXT + 1),
-            "é".repeat(MAX_TEXT),
-            "🦀".repeat(MAX_TEXT),
-        ] {
-            let abort = Control::Abort {
-                silent: false,
-                blame: None,
-                reason: clip_text(text),
-            };
+        for text in ["a".repeat(MAX_TEXT), "a".repeat(MAX_TEXT + 1), "é".repeat(MAX_TEXT), "🦀".repeat(MAX_TEXT)] {
+            let abort = Control::Abort { blame: None, reason: clip_text(text) };
             assert!(abort.encode(&Limits::default()).is_ok());
         }
     }

@@ -52,12 +52,7 @@ mod tests {
 
     #[test]
     fn the_longest_greeting_fits_its_cap() {
-        let longest = Hello {
-            purpose: Purpose::Lane(u32::MAX),
-            rank: Some(u32::MAX),
-            epoch: u32::MAX,
-            instance: [0xff; 16],
-        };
+        let longest = Hello { purpose: Purpose::Lane(u32::MAX), rank: Some(u32::MAX), epoch: u32::MAX, instance: [0xff; 16] };
         let bytes = longest.encode().unwrap();
         assert_eq!(bytes.len(), 33);
         assert_eq!(Hello::decode(&bytes), Ok(longest));

@@ -114,10 +114,6 @@ impl<R> MemberInfo<R> {
     pub(super) fn check(&self) -> Result<()> {
         cap("host name", self.host_name.len(), MAX_NAME)?;
         cap("name of a Unix socket", self.unix_name.len(), MAX_NAME)?;
-        cap(
-            "list of a member's addresses",
-            self.addresses.len(),
-            MAX_ADDRESSES,
-        )
+        cap("list of a member's addresses", self.addresses.len(), MAX_ADDRESSES)
     }
 }

@@ -16,7 +16,7 @@ mod control;
 mod hello;
 mod member;
 
-pub use control::{Control, DownCause, MAX_TEXT, clip_text};
+pub use control::{Blame, Control, DownCause, MAX_TEXT, clip_text};
 pub use hello::{Hello, Purpose};
 pub use member::{HostId, MAX_ADDRESSES, MAX_NAME, MAX_ROSTER, MemberInfo, RoleCode};
 
@@ -25,11 +25,7 @@ use crate::error::{Result, WireError};
 /// Refuses a string or list that is longer than its field may be.
 fn cap(part: &'static str, len: usize, max: usize) -> Result<()> {
     if len > max {
-        return Err(WireError::TooLarge {
-            part,
-            len: len as u64,
-            max: max as u64,
-        });
+        return Err(WireError::TooLarge { part, len: len as u64, max: max as u64 });
     }
     Ok(())
 }

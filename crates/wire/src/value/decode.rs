@@ -18,16 +18,8 @@ impl<'a> Value<'a> {
         limits.check_meta_len(meta.len() as u64)?;
         limits.check_payload_len(payload.len() as u64)?;
         let mut decoder = Decoder {
-            meta: Reader {
-                part: "value",
-                bytes: meta,
-                at: 0,
-            },
-            payload: Reader {
-                part: "payload of the value",
-                bytes: payload,
-                at: 0,
-            },
+            meta: Reader { part: "value", bytes: meta, at: 0 },
+            payload: Reader { part: "payload of the value", bytes: payload, at: 0 },
             owed: 0,
         };
         let value = decoder.value(0)?;
@@ -50,13 +42,7 @@ impl<'a> Decoder<'a> {
         let at = self.meta.at;
         let head = u64::from_le_bytes(self.meta.array()?);
         let (tag, argument) = (head as u8, head >> 8);
-        let malformed = |cause| {
-            Err(WireError::Malformed {
-                part: "value",
-                at: at as u64,
-                cause,
-            })
-        };
+        let malformed = |cause| Err(WireError::Malformed { part: "value", at: at as u64, cause });
         let value = match tag {
             NIL if argument == 0 => Value::Nil,
             BOOL if argument <= 1 => Value::Bool(argument == 1),
@@ -65,9 +51,7 @@ impl<'a> Decoder<'a> {
                 number if is_narrow(number) => return malformed("a short integer is spelled long"),
                 number => Value::Int(number),
             },
-            FLOAT if argument == 0 => {
-                Value::Float(f64::from_bits(u64::from_le_bytes(self.meta.array()?)))
-            }
+            FLOAT if argument == 0 => Value::Float(f64::from_bits(u64::from_le_bytes(self.meta.array()?))),
             STR => Value::Str(text(at, self.inline(at, argument)?)?),
             BYTES => Value::Bytes(Cow::Borrowed(self.inline(at, argument)?)),
             RAW_STR => Value::Str(text(at, self.raw(at, argument)?)?),
@@ -125,11 +109,7 @@ impl<'a> Decoder<'a> {
             let at = self.meta.at as u64;
             let key = self.promised(depth)?;
             if let Value::Nil = key {
-                return Err(WireError::Malformed {
-                    part: "value",
-                    at,
-                    cause: "a map has a nil key",
-                });
+                return Err(WireError::Malformed { part: "value", at, cause: "a map has a nil key" });
             }
             pairs.push((key, self.promised(depth)?));
         }
@@ -162,13 +142,8 @@ impl<'a> Decoder<'a> {
     }
 
     fn tensor(&mut self, at: usize, argument: u64) -> Result<TensorValue<'a>> {
-        let malformed = |cause| WireError::Malformed {
-            part: "value",
-            at: at as u64,
-            cause,
-        };
-        let dtype =
-            DType::from_code(argument as u8).map_err(|_| malformed("there is no such dtype"))?;
+        let malformed = |cause| WireError::Malformed { part: "value", at: at as u64, cause };
+        let dtype = DType::from_code(argument as u8).map_err(|_| malformed("there is no such dtype"))?;
         let axes = argument >> 8;
         if axes > MAX_AXES as u64 {
             return Err(malformed("a tensor has too many axes"));
@@ -176,8 +151,7 @@ impl<'a> Decoder<'a> {
         let mut dims = [0; MAX_AXES];
         let dims = &mut dims[..axes as usize];
         for extent in dims.iter_mut() {
-            *extent = usize::try_from(u64::from_le_bytes(self.meta.array()?))
-                .map_err(|_| malformed("a tensor is larger than memory"))?;
+            *extent = usize::try_from(u64::from_le_bytes(self.meta.array()?)).map_err(|_| malformed("a tensor is larger than memory"))?;
         }
         let shape = Shape::new(dims).map_err(|_| malformed("a tensor is larger than memory"))?;
         let data = self.bulk(shape.byte_len(dtype) as u64)?;
@@ -188,21 +162,13 @@ impl<'a> Decoder<'a> {
 fn text(at: usize, bytes: &[u8]) -> Result<Cow<'_, str>> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(Cow::Borrowed(text)),
-        Err(_) => Err(WireError::Malformed {
-            part: "value",
-            at: at as u64,
-            cause: "a string is not UTF-8",
-        }),
+        Err(_) => Err(WireError::Malformed { part: "value", at: at as u64, cause: "a string is not UTF-8" }),
     }
 }
 
 fn misplaced(at: usize) -> WireError {
     let cause = "short strings and bytes stand in the meta, long ones in the payload";
-    WireError::Malformed {
-        part: "value",
-        at: at as u64,
-        cause,
-    }
+    WireError::Malformed { part: "value", at: at as u64, cause }
 }
 
 /// Bytes from outside and how far they have been read.
@@ -237,22 +203,13 @@ impl<'a> Reader<'a> {
     }
 
     fn truncated(&self, needed: u64) -> WireError {
-        WireError::Truncated {
-            part: self.part,
-            at: self.at as u64,
-            needed,
-            available: self.remaining() as u64,
-        }
+        WireError::Truncated { part: self.part, at: self.at as u64, needed, available: self.remaining() as u64 }
     }
 
     fn zeros(&mut self, count: usize) -> Result<()> {
         let at = self.at as u64;
         if self.take(count as u64)?.iter().any(|&byte| byte != 0) {
-            return Err(WireError::Malformed {
-                part: self.part,
-                at,
-                cause: "a gap is not filled with zeros",
-            });
+            return Err(WireError::Malformed { part: self.part, at, cause: "a gap is not filled with zeros" });
         }
         Ok(())
     }
@@ -260,11 +217,7 @@ impl<'a> Reader<'a> {
     fn finish(&self) -> Result<()> {
         match self.remaining() as u64 {
             0 => Ok(()),
-            extra => Err(WireError::Trailing {
-                part: self.part,
-                at: self.at as u64,
-                extra,
-            }),
+            extra => Err(WireError::Trailing { part: self.part, at: self.at as u64, extra }),
         }
     }
 }

@@ -46,14 +46,7 @@ impl Value<'_> {
     ///
     /// Fails if it is nested deeper than [`MAX_DEPTH`], if a map has a nil key, or if meta or payload exceed `limits`.
     pub fn encode(&self, limits: &Limits) -> Result<EncodedValue<'_>> {
-        let mut encoder = Encoder {
-            out: EncodedValue {
-                meta: Vec::with_capacity(WORD),
-                payload: Vec::new(),
-                payload_len: 0,
-            },
-            limits,
-        };
+        let mut encoder = Encoder { out: EncodedValue { meta: Vec::with_capacity(WORD), payload: Vec::new(), payload_len: 0 }, limits };
         encoder.value(self, 0)?;
         limits.check_meta_len(encoder.out.meta.len() as u64)?;
         limits.check_payload_len(encoder.out.payload_len)?;
@@ -71,18 +64,14 @@ impl<'v> Encoder<'v, '_> {
         match value {
             Value::Nil => self.word(NIL, 0),
             Value::Bool(truth) => self.word(BOOL, u64::from(*truth)),
-            Value::Int(number) if is_narrow(*number) => {
-                self.word(INT, *number as u64 & ((1 << 56) - 1))
-            }
+            Value::Int(number) if is_narrow(*number) => self.word(INT, *number as u64 & ((1 << 56) - 1)),
             Value::Int(number) => {
                 self.word(WIDE_INT, 0);
                 self.out.meta.extend_from_slice(&number.to_le_bytes());
             }
             Value::Float(number) => {
                 self.word(FLOAT, 0);
-                self.out
-                    .meta
-                    .extend_from_slice(&number.to_bits().to_le_bytes());
+                self.out.meta.extend_from_slice(&number.to_bits().to_le_bytes());
             }
             Value::Str(text) => self.bytes(STR, RAW_STR, text.as_bytes()),
             Value::Bytes(bytes) => self.bytes(BYTES, RAW_BYTES, bytes),
@@ -96,11 +85,7 @@ impl<'v> Encoder<'v, '_> {
                 self.open(MAP, pairs.len(), pairs.len().saturating_mul(2), depth)?;
                 for (key, value) in pairs {
                     if let Value::Nil = key {
-                        return Err(WireError::Malformed {
-                            part: "value",
-                            at: self.out.meta.len() as u64,
-                            cause: "a map has a nil key",
-                        });
+                        return Err(WireError::Malformed { part: "value", at: self.out.meta.len() as u64, cause: "a map has a nil key" });
                     }
                     self.value(key, depth + 1)?;
                     self.value(value, depth + 1)?;
@@ -132,8 +117,7 @@ impl<'v> Encoder<'v, '_> {
         if depth == MAX_DEPTH {
             return Err(WireError::TooDeep { max: MAX_DEPTH });
         }
-        self.limits
-            .check_meta_len((words as u64).saturating_mul(WORD as u64))?;
+        self.limits.check_meta_len((words as u64).saturating_mul(WORD as u64))?;
         self.word(tag, count as u64);
         Ok(())
     }
@@ -142,9 +126,7 @@ impl<'v> Encoder<'v, '_> {
         let axes = tensor.shape().axes() as u64; // `TensorValue::new` has held it to MAX_AXES
         self.word(TENSOR, u64::from(tensor.dtype().code()) | axes << 8);
         for &extent in tensor.shape().dims() {
-            self.out
-                .meta
-                .extend_from_slice(&(extent as u64).to_le_bytes());
+            self.out.meta.extend_from_slice(&(extent as u64).to_le_bytes());
         }
         self.bulk(tensor.data());
     }

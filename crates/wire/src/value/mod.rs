@@ -78,20 +78,14 @@ pub enum Value<'a> {
 impl<'a> Value<'a> {
     /// A tensor over `data`, which holds its numbers in C order, little-endian.
     pub fn tensor(dtype: DType, shape: Shape, data: impl Into<Cow<'a, [u8]>>) -> Result<Value<'a>> {
-        Ok(Value::Tensor(Box::new(TensorValue::new(
-            dtype, shape, data,
-        )?)))
+        Ok(Value::Tensor(Box::new(TensorValue::new(dtype, shape, data)?)))
     }
 
     /// The memory it holds, itself included and what it borrows left out.
     #[doc(hidden)] // for the tests of the bound on it
     pub fn memory(&self) -> usize {
         let owned = |bytes: &Cow<'_, [u8]>| {
-            if let Cow::Owned(bytes) = bytes {
-                bytes.capacity()
-            } else {
-                0
-            }
+            if let Cow::Owned(bytes) = bytes { bytes.capacity() } else { 0 }
         };
         let spare = |capacity: usize, len: usize, each: usize| (capacity - len) * each;
         let inside: usize = match self {
@@ -100,21 +94,13 @@ impl<'a> Value<'a> {
             Value::Str(Cow::Owned(text)) => text.capacity(),
             Value::Bytes(bytes) => owned(bytes),
             Value::List(items) => {
-                spare(items.capacity(), items.len(), size_of::<Value<'_>>())
-                    + items.iter().map(Value::memory).sum::<usize>()
+                spare(items.capacity(), items.len(), size_of::<Value<'_>>()) + items.iter().map(Value::memory).sum::<usize>()
             }
             Value::Map(pairs) => {
                 spare(pairs.capacity(), pairs.len(), 2 * size_of::<Value<'_>>())
-                    + pairs
-                        .iter()
-                        .map(|(key, value)| key.memory() + value.memory())
-                        .sum::<usize>()
+                    + pairs.iter().map(|(key, value)| key.memory() + value.memory()).sum::<usize>()
             }
-            Value::Tensor(tensor) => {
-                size_of::<TensorValue<'_>>()
-                    + size_of_val(tensor.shape.dims())
-                    + owned(&tensor.data)
-            }
+            Value::Tensor(tensor) => size_of::<TensorValue<'_>>() + size_of_val(tensor.shape.dims()) + owned(&tensor.data),
         };
         size_of::<Value<'_>>() + inside
     }
@@ -129,12 +115,7 @@ impl<'a> Value<'a> {
             Value::Str(text) => Value::Str(Cow::Owned(text.into_owned())),
             Value::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
             Value::List(items) => Value::List(items.into_iter().map(Value::into_owned).collect()),
-            Value::Map(pairs) => Value::Map(
-                pairs
-                    .into_iter()
-                    .map(|(key, value)| (key.into_owned(), value.into_owned()))
-                    .collect(),
-            ),
+            Value::Map(pairs) => Value::Map(pairs.into_iter().map(|(key, value)| (key.into_owned(), value.into_owned())).collect()),
             Value::Tensor(tensor) => Value::Tensor(Box::new(tensor.into_owned())),
         }
     }
@@ -165,18 +146,10 @@ pub struct TensorValue<'a> {
 
 impl<'a> TensorValue<'a> {
     /// A tensor over `data`; fails if there are too many or too few bytes, or more than [`MAX_AXES`] axes.
-    pub fn new(
-        dtype: DType,
-        shape: Shape,
-        data: impl Into<Cow<'a, [u8]>>,
-    ) -> Result<TensorValue<'a>> {
+    pub fn new(dtype: DType, shape: Shape, data: impl Into<Cow<'a, [u8]>>) -> Result<TensorValue<'a>> {
         let data = data.into();
         if shape.axes() > MAX_AXES {
-            return Err(WireError::TooLarge {
-                part: "list of a tensor's axes",
-                len: shape.axes() as u64,
-                max: MAX_AXES as u64,
-            });
+            return Err(WireError::TooLarge { part: "list of a tensor's axes", len: shape.axes() as u64, max: MAX_AXES as u64 });
         }
         if data.len() != shape.byte_len(dtype) {
             return Err(WireError::PartLength {
@@ -210,11 +183,7 @@ impl<'a> TensorValue<'a> {
 
     /// The same tensor, holding its bytes itself.
     pub fn into_owned(self) -> TensorValue<'static> {
-        TensorValue {
-            dtype: self.dtype,
-            shape: self.shape,
-            data: Cow::Owned(self.data.into_owned()),
-        }
+        TensorValue { dtype: self.dtype, shape: self.shape, data: Cow::Owned(self.data.into_owned()) }
     }
 }
 

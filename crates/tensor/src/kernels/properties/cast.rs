@@ -98,9 +98,7 @@ fn check<S: Castable, D: Castable>(seed: u64, len: usize, shifts: [usize; 2]) {
     for number in src.iter_mut().step_by(2) {
         let target: D = words.numbers(1)[0];
         let near = match target.exact() {
-            Exact::Float(float) => Exact::Float(
-                float * (1.0 + words.below(17) as f64 / 2048.0 + words.below(2) as f64 * 1e-16),
-            ),
+            Exact::Float(float) => Exact::Float(float * (1.0 + words.below(17) as f64 / 2048.0 + words.below(2) as f64 * 1e-16)),
             Exact::Whole(whole) => Exact::Whole(whole.wrapping_add(words.below(3) as i64 - 1)),
         };
         *number = S::nearest(near);
@@ -109,10 +107,7 @@ fn check<S: Castable, D: Castable>(seed: u64, len: usize, shifts: [usize; 2]) {
 }
 
 fn check_numbers<S: Castable, D: Castable>(src: &[S], [src_shift, dst_shift]: [usize; 2]) {
-    let expected: Vec<D> = src
-        .iter()
-        .map(|number| D::nearest(number.exact()))
-        .collect();
+    let expected: Vec<D> = src.iter().map(|number| D::nearest(number.exact())).collect();
     let mut typed = vec![D::zeroed(); src.len()];
     cast_typed(src, &mut typed).unwrap();
     assert_same(&typed, &expected, S::DTYPE);
@@ -140,15 +135,8 @@ fn every_half_casts_to_every_dtype() {
 fn values_just_beside_a_tie_round_once() {
     let steps = [-1e-15, -1e-12, 0.0, 1e-12, 1e-15];
     let ties = (0..0x7c00u16).flat_map(|bits| {
-        let (low, high) = (
-            f16::from_bits(bits).to_f64(),
-            f16::from_bits(bits + 1).to_f64(),
-        );
-        let middle = if high.is_finite() {
-            (low + high) / 2.0
-        } else {
-            65520.0
-        };
+        let (low, high) = (f16::from_bits(bits).to_f64(), f16::from_bits(bits + 1).to_f64());
+        let middle = if high.is_finite() { (low + high) / 2.0 } else { 65520.0 };
         steps.map(|step| middle * (1.0 + step))
     });
     let ties: Vec<f64> = ties.collect();
@@ -167,21 +155,8 @@ fn values_just_beside_a_tie_round_once() {
 fn lengths_that_disagree_are_refused() {
     let mut dst = [7u8; 8];
     let refused = cast(DType::U8, &[1; 8], DType::F32, &mut dst).unwrap_err();
-    assert_eq!(
-        refused,
-        TensorError::ElementCount {
-            what: "dst",
-            expected: 8,
-            found: 2
-        }
-    );
+    assert_eq!(refused, TensorError::ElementCount { what: "dst", expected: 8, found: 2 });
     let refused = cast(DType::I16, &[1; 3], DType::U8, &mut dst).unwrap_err();
-    assert_eq!(
-        refused,
-        TensorError::PartialElement {
-            bytes: 3,
-            dtype: DType::I16
-        }
-    );
+    assert_eq!(refused, TensorError::PartialElement { bytes: 3, dtype: DType::I16 });
     assert_eq!(dst, [7; 8]);
 }

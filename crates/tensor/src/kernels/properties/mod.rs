@@ -32,9 +32,7 @@ impl Shifted {
         let len = size_of_val(numbers);
         let words = vec![0x5a5a_5a5a_5a5a_5a5a; (shift + len).div_ceil(8) + 1];
         let mut buffer = Shifted { words, shift, len };
-        buffer
-            .bytes_mut()
-            .copy_from_slice(bytemuck::cast_slice(numbers));
+        buffer.bytes_mut().copy_from_slice(bytemuck::cast_slice(numbers));
         buffer
     }
 
@@ -47,10 +45,7 @@ impl Shifted {
     }
 
     fn numbers<T: Naive>(&self) -> Vec<T> {
-        self.bytes()
-            .chunks_exact(size_of::<T>())
-            .map(bytemuck::pod_read_unaligned)
-            .collect()
+        self.bytes().chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
     }
 }
 
@@ -86,11 +81,7 @@ fn assert_same<T: Naive>(found: &[T], expected: &[T], what: impl std::fmt::Debug
     assert_eq!(found.len(), expected.len(), "{what:?}");
     for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
         let same = bytemuck::bytes_of(found) == bytemuck::bytes_of(expected);
-        assert!(
-            same || (found.is_nan() && expected.is_nan()),
-            "{} {what:?}: number {index} is {found:?}, expected {expected:?}",
-            T::DTYPE
-        );
+        assert!(same || (found.is_nan() && expected.is_nan()), "{} {what:?}: number {index} is {found:?}, expected {expected:?}", T::DTYPE);
     }
 }
 

@@ -26,31 +26,18 @@ proptest! {
     }
 }
 
-fn check<T: Naive>(
-    seed: u64,
-    rows: usize,
-    cols: usize,
-    count: usize,
-    [table_shift, rows_shift]: [usize; 2],
-) {
+fn check<T: Naive>(seed: u64, rows: usize, cols: usize, count: usize, [table_shift, rows_shift]: [usize; 2]) {
     let mut words = Words(seed);
     let layout = RowLayout::new(T::DTYPE, rows, cols).unwrap();
     let table: Vec<T> = words.numbers(rows * cols);
     let ids: Vec<i64> = (0..count).map(|_| words.below(rows) as i64).collect();
     let changes: Vec<T> = words.numbers(count * cols);
-    let (table_bytes, change_bytes) = (
-        Shifted::holding(&table, table_shift),
-        Shifted::holding(&changes, rows_shift),
-    );
+    let (table_bytes, change_bytes) = (Shifted::holding(&table, table_shift), Shifted::holding(&changes, rows_shift));
 
     let mut gathered = change_bytes.clone();
     gather_rows(layout, table_bytes.bytes(), &ids, gathered.bytes_mut()).unwrap();
     let place = |id: i64, col: usize| id as usize * cols + col;
-    let expected: Vec<T> = ids
-        .iter()
-        .flat_map(|&id| (0..cols).map(move |col| (id, col)))
-        .map(|(id, col)| table[place(id, col)])
-        .collect();
+    let expected: Vec<T> = ids.iter().flat_map(|&id| (0..cols).map(move |col| (id, col))).map(|(id, col)| table[place(id, col)]).collect();
     assert_same(&gathered.numbers(), &expected, "gather");
 
     let (mut replaced, mut added) = (table.clone(), table.clone());
@@ -66,14 +53,7 @@ fn check<T: Naive>(
     assert_same(&scattered.numbers(), &replaced, "scatter");
     for level in SimdLevel::available() {
         let mut summed = table_bytes.clone();
-        scatter_add_rows_at(
-            level,
-            layout,
-            summed.bytes_mut(),
-            &ids,
-            change_bytes.bytes(),
-        )
-        .unwrap();
+        scatter_add_rows_at(level, layout, summed.bytes_mut(), &ids, change_bytes.bytes()).unwrap();
         assert_same(&summed.numbers(), &added, ("scatter_add", level));
     }
 }
@@ -83,25 +63,12 @@ fn one_bad_id_is_named_and_changes_nothing() {
     let layout = RowLayout::new(DType::U8, 3, 2).unwrap();
     for bad in [-1, 3, i64::MIN, i64::MAX] {
         let ids = [0, 2, bad, 1];
-        let expected = TensorError::RowOutOfRange {
-            id: bad,
-            position: 2,
-            rows: 3,
-        };
+        let expected = TensorError::RowOutOfRange { id: bad, position: 2, rows: 3 };
         let mut table = [7u8; 6];
         let mut out = [9u8; 8];
-        assert_eq!(
-            gather_rows(layout, &table, &ids, &mut out).unwrap_err(),
-            expected
-        );
-        assert_eq!(
-            scatter_rows(layout, &mut table, &ids, &out).unwrap_err(),
-            expected
-        );
-        assert_eq!(
-            scatter_add_rows(layout, &mut table, &ids, &out).unwrap_err(),
-            expected
-        );
+        assert_eq!(gather_rows(layout, &table, &ids, &mut out).unwrap_err(), expected);
+        assert_eq!(scatter_rows(layout, &mut table, &ids, &out).unwrap_err(), expected);
+        assert_eq!(scatter_add_rows(layout, &mut table, &ids, &out).unwrap_err(), expected);
         assert_eq!((table, out), ([7; 6], [9; 8]));
     }
 }
@@ -110,27 +77,10 @@ fn one_bad_id_is_named_and_changes_nothing() {
 fn buffers_that_do_not_fit_are_refused() {
     let layout = RowLayout::new(DType::I16, 3, 2).unwrap();
     let refused = gather_rows(layout, &[0; 11], &[0], &mut [0; 4]).unwrap_err();
-    assert_eq!(
-        refused,
-        TensorError::ByteLength {
-            what: "the table",
-            expected: 12,
-            found: 11
-        }
-    );
+    assert_eq!(refused, TensorError::ByteLength { what: "the table", expected: 12, found: 11 });
     let refused = scatter_rows(layout, &mut [0; 12], &[0, 1], &[0; 4]).unwrap_err();
-    assert_eq!(
-        refused,
-        TensorError::ByteLength {
-            what: "the rows",
-            expected: 8,
-            found: 4
-        }
-    );
-    assert!(matches!(
-        RowLayout::new(DType::U8, usize::MAX, 2),
-        Err(TensorError::ShapeTooLarge { .. })
-    ));
+    assert_eq!(refused, TensorError::ByteLength { what: "the rows", expected: 8, found: 4 });
+    assert!(matches!(RowLayout::new(DType::U8, usize::MAX, 2), Err(TensorError::ShapeTooLarge { .. })));
 }
 
 #[test]
@@ -139,12 +89,5 @@ fn rows_without_columns_still_have_ids() {
     assert_eq!(gather_rows(layout, &[], &[4, 0], &mut []), Ok(()));
     assert_eq!(scatter_add_rows(layout, &mut [], &[4], &[]), Ok(()));
     let refused = gather_rows(layout, &[], &[5], &mut []).unwrap_err();
-    assert_eq!(
-        refused,
-        TensorError::RowOutOfRange {
-            id: 5,
-            position: 0,
-            rows: 5
-        }
-    );
+    assert_eq!(refused, TensorError::RowOutOfRange { id: 5, position: 0, rows: 5 });
 }

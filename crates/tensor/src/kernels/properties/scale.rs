@@ -59,14 +59,7 @@ fn a_fused_product_and_sum_would_be_seen() {
     for level in SimdLevel::available() {
         let mut y = [-1.0f32; 33];
         let x = [x; 33];
-        axpy_at(
-            level,
-            DType::F32,
-            x[0].into(),
-            bytemuck::cast_slice(&x),
-            bytemuck::cast_slice_mut(&mut y),
-        )
-        .unwrap();
+        axpy_at(level, DType::F32, x[0].into(), bytemuck::cast_slice(&x), bytemuck::cast_slice_mut(&mut y)).unwrap();
         assert_eq!(y, [2.0 * f32::EPSILON; 33], "{level}");
     }
 }
@@ -75,21 +68,8 @@ fn a_fused_product_and_sum_would_be_seen() {
 fn lengths_that_disagree_are_refused() {
     let mut y = [7u8; 8];
     let refused = axpy(DType::F32, 1.0, &[1; 4], &mut y).unwrap_err();
-    assert_eq!(
-        refused,
-        TensorError::ElementCount {
-            what: "x",
-            expected: 2,
-            found: 1
-        }
-    );
+    assert_eq!(refused, TensorError::ElementCount { what: "x", expected: 2, found: 1 });
     let refused = scale(DType::F64, 1.0, &mut y[..7]).unwrap_err();
-    assert_eq!(
-        refused,
-        TensorError::PartialElement {
-            bytes: 7,
-            dtype: DType::F64
-        }
-    );
+    assert_eq!(refused, TensorError::PartialElement { bytes: 7, dtype: DType::F64 });
     assert_eq!(y, [7; 8]);
 }

@@ -67,10 +67,7 @@ fn scattered_layout(words: &mut Words, dtype: DType, shape: &Shape) -> (Layout, 
         }
         step = step * extent.max(1) + if plain { 0 } else { words.below(3) };
     }
-    (
-        Layout::strided(dtype, shape.clone(), &strides, offset, end).unwrap(),
-        end,
-    )
+    (Layout::strided(dtype, shape.clone(), &strides, offset, end).unwrap(), end)
 }
 
 /// All indices in C order.
@@ -87,10 +84,7 @@ fn indices(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> {
 }
 
 fn place(layout: &Layout, index: &[usize]) -> usize {
-    let steps = index
-        .iter()
-        .zip(layout.strides())
-        .map(|(&index, &stride)| index as isize * stride);
+    let steps = index.iter().zip(layout.strides()).map(|(&index, &stride)| index as isize * stride);
     layout.offset().checked_add_signed(steps.sum()).unwrap()
 }
 
@@ -100,25 +94,15 @@ fn dtypes_and_shapes_that_differ_are_refused() {
     let view = TensorView::of_slice(&numbers);
     let mut short = [0i32; 2];
     let refused = copy_strided(&view, &mut TensorViewMut::of_slice(&mut short)).unwrap_err();
-    assert!(
-        matches!(refused, TensorError::ShapeMismatch { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, TensorError::ShapeMismatch { .. }), "{refused}");
     let mut floats = [0f32; 3];
     let refused = copy_strided(&view, &mut TensorViewMut::of_slice(&mut floats)).unwrap_err();
-    assert_eq!(
-        refused,
-        TensorError::DTypeMismatch {
-            expected: DType::F32,
-            found: DType::I32
-        }
-    );
+    assert_eq!(refused, TensorError::DTypeMismatch { expected: DType::F32, found: DType::I32 });
 }
 
 #[test]
 fn a_repeated_axis_reads_the_same_number_again() {
     let one = [7u8];
-    let view =
-        TensorView::strided(&one, DType::U8, Shape::new(&[2, 3]).unwrap(), &[0, 0], 0).unwrap();
+    let view = TensorView::strided(&one, DType::U8, Shape::new(&[2, 3]).unwrap(), &[0, 0], 0).unwrap();
     assert_eq!(*view.to_contiguous(), [7; 6]);
 }
