@@ -97,7 +97,7 @@ fn is_gone(seat: &Seat, local: &[u32], index: usize) -> bool {
 #[cold]
 fn failure(seat: &Seat, meeting: &Meeting, local: &[u32], round: u64, error: MeetError, deadline: Deadline) -> Error {
     let operation = format!("barrier {round}");
-    let started = deadline.started();
+    let started = Instant::now().checked_sub(deadline.waited()).unwrap_or_else(Instant::now);
     let missing: Vec<u32> = meeting.missing(round).into_iter().map(|index| local[index]).collect();
     match error.cause {
         WaitError::Timeout => seat.late(&operation, &missing, started, ""),
@@ -196,8 +196,6 @@ fn explain(seat: &Seat, operation: &str, peer: u32, failure: Failure, started: I
     match failure {
         Failure::Link(error) => error,
         Failure::Mismatch(detail) => Error::ContractMismatch { operation: operation.into(), detail },
-        Failure::Frame(LinkError::Timeout { .. }) => seat.late(operation, &[peer], started, ""),
-        Failure::Frame(LinkError::Interrupted) => Error::Interrupted { operation: operation.into(), waited: started.elapsed() },
-        Failure::Frame(error) => seat.explain(operation, &everybody(seat, &[peer]), started, &error.to_string()),
+        Failure::Frame(error) => seat.link_failed(operation, peer, started, &error),
     }
 }

@@ -5,12 +5,9 @@ use std::fmt;
 use syncline_shm::wait::Deadline;
 use syncline_transport::{LinkError, OutFrame, RecvHalf, SendHalf};
 use syncline_wire::message::{Control, DownCause};
-use syncline_wire::{Fingerprint, Kind, WireError, codec};
+use syncline_wire::{Kind, Limits, WireError};
 
 use crate::fate::Fate;
-
-/// The most a control message may measure: a roster of 65 536 members fits.
-const MOST: usize = 16 << 20;
 
 /// Why a control message did not come or go.
 #[derive(Debug, thiserror::Error)]
@@ -24,8 +21,8 @@ pub(crate) enum ControlError {
 }
 
 pub(crate) fn send_control(sender: &mut dyn SendHalf, message: &Control, deadline: Deadline) -> Result<(), ControlError> {
-    let meta = codec::encode_message(message)?;
-    let frame = OutFrame { kind: Kind::CONTROL, sequence: 0, fingerprint: Fingerprint::NONE, flags: Default::default(), meta: &meta, payload: &[] };
+    let meta = message.encode(&Limits::default())?;
+    let frame = OutFrame { meta: &meta, ..OutFrame::new(Kind::CONTROL) };
     Ok(sender.send(&frame, deadline)?)
 }
 
@@ -35,7 +32,7 @@ pub(crate) fn receive_control(receiver: &mut dyn RecvHalf, deadline: Deadline) -
         return Err(ControlError::OtherKind(head.header.kind));
     }
     receiver.skip_body(deadline)?;
-    Ok(codec::decode_message(&head.meta, MOST)?)
+    Ok(Control::decode(&head.meta, &Limits::default())?)
 }
 
 /// The fate that a `Down` message describes.
@@ -62,7 +59,6 @@ impl fmt::Display for Sentence<'_> {
             DownCause::Exited { code } => write!(f, "failed (exit code {code})"),
             DownCause::Disconnected => write!(f, "is gone: its connection closed"),
             DownCause::Silent { millis } => write!(f, "has been silent for {:.1} s", *millis as f64 / 1000.0),
-            other => write!(f, "is gone ({other:?})"),
         }
     }
 }

@@ -17,15 +17,13 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use syncline_shm::board::Board;
+use syncline_shm::board::{Board, State};
 use syncline_shm::wait::Deadline;
-use syncline_transport::{Connection, Door, DoorConfig, DoorEvent, JobKey, LinkError, RecvHalf, SendHalf};
-use syncline_wire::codec;
+use syncline_transport::{Connection, Door, DoorConfig, DoorEvent, JobKey, LinkError, RecvHalf, SendHalf, TransportKind};
 use syncline_wire::message::{Control, Hello, MemberInfo, Purpose};
 
 use crate::bootstrap::{HostSpan, Launch, Launcher, Meeting};
 use crate::control::{ControlError, fate_of, receive_control, send_control};
-use crate::coordinator::{Coordinator, Spec};
 use crate::fate::Fates;
 use crate::job::{ControlLine, Job, Parts, Seat};
 use crate::settings::{Settings, TransportChoice};
@@ -40,22 +38,22 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
         return Job::alone(settings.timeout);
     }
     let started = Instant::now();
-    let token = meet::token(launch, deadline)?;
-    let key = JobKey::from_token(&token);
-    let coordinator = if launch.hosts_coordinator() { Some(host(launch, settings, &token)?) } else { None };
+    let met = meet::meet(launch, settings, deadline)?;
+    let key = met.key.clone();
     let mut instance = [0; 16];
     getrandom::fill(&mut instance).map_err(|error| Error::system("start: random numbers", error))?;
     let door = open_door(launch, settings, &key, instance)?;
     let door_waker = door.waker();
 
-    let connection = meet::dial(launch, coordinator.as_ref(), &key, settings, instance, started, deadline)?;
-    let local = connection.is_local();
+    let connection = meet::dial(launch, &met, settings, instance, started, deadline)?;
+    let local = connection.transport() == TransportKind::Unix;
     let link = connection.into_stream_link(launch.epoch, launch.rank.unwrap_or(u32::MAX));
     let severer = link.severer();
     let (mut sender, mut receiver) = link.split();
-    let member = roster::introduce(launch.role, launch.local_rank, &door, instance, settings.interface.as_deref());
+    let member = roster::introduce(launch, &door, instance, meet::offers(&door.tcp_addresses(), settings));
     let welcome = knock(launch, member, sender.as_mut(), receiver.as_mut(), started, deadline)?;
     let (me, topology) = (welcome.rank, Topology::new(welcome.roster));
+    drop(met.published); // Everybody has come: the rendezvous file is needed no more.
 
     let neighbours = topology.hosts()[topology.host_of(me)].ranks.clone();
     let inbox = Arc::new(Inbox::default());
@@ -71,7 +69,6 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
         control: Some(ControlLine { sender: Mutex::new(sender), severer, local, last_heard: Mutex::new(Instant::now()) }),
         orphaned: AtomicBool::new(false),
         leaving: AtomicBool::new(false),
-        all_left: AtomicBool::new(false),
         news: Default::default(),
     };
     let seat = Arc::new(seat);
@@ -91,28 +88,18 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
         (Err(error), _) | (_, Err(error)) => (None, Err(error)),
     };
     // From here on dropping the job ends its threads.
-    let job = Job::assemble(Parts { seat, threads, watcher, door: Some(door_waker), coordinator })?;
+    let job = Job::assemble(Parts { seat, threads, watcher, door: Some(door_waker), coordinator: met.coordinator })?;
     result?;
     tracing::info!("joined as rank {me} of {} after {:.0} ms; {}", job.world(), started.elapsed().as_secs_f64() * 1000.0, launch.because.join(", "));
     Ok(job)
 }
 
-fn host(launch: &Launch, settings: &Settings, token: &crate::bootstrap::Token) -> Result<Coordinator, Error> {
-    let mut job = [0; 16];
-    getrandom::fill(&mut job).map_err(|error| Error::system("start: random numbers", error))?;
-    let spec = Spec {
-        workers: launch.world,
-        servers: 0,
-        epoch: launch.epoch,
-        job,
-        timeout: settings.timeout,
-        how_ranks_start: (0..launch.world).map(|rank| launch.how_rank_starts(rank)).collect(),
-    };
-    meet::host(launch, spec, token, settings)
-}
-
 fn open_door(launch: &Launch, settings: &Settings, key: &JobKey, instance: [u8; 16]) -> Result<Door, Error> {
-    let name = format!("syncline-{}", crate::coordinator::hex(&instance));
+    // Beside the coordinator's name, where it has one, so that a look at the system's sockets shows what belongs together.
+    let name = match &launch.meeting {
+        Meeting::Unix { name } => format!("{name}.{}", crate::coordinator::hex(&instance[..8])),
+        _ => format!("syncline-{}", crate::coordinator::hex(&instance)),
+    };
     // Only a job that may span hosts listens on the network; forced TCP on one host stays on loopback.
     let tcp = match (launch.hosts, settings.transport) {
         (HostSpan::One, TransportChoice::Tcp) => vec![([127, 0, 0, 1], 0).into()],
@@ -130,9 +117,9 @@ struct Welcomed {
     roster: Vec<MemberInfo>,
 }
 
-fn knock(launch: &Launch, member: MemberInfo, sender: &mut dyn SendHalf, receiver: &mut dyn RecvHalf, started: Instant, deadline: Deadline) -> Result<Welcomed, Error> {
+fn knock(launch: &Launch, member: MemberInfo<Option<u32>>, sender: &mut dyn SendHalf, receiver: &mut dyn RecvHalf, started: Instant, deadline: Deadline) -> Result<Welcomed, Error> {
     let myself = Who { rank: launch.rank.unwrap_or(0), host: member.host_name.clone(), pid: member.pid };
-    let join = Control::Join { member, rank: launch.rank, world: launch.world, epoch: launch.epoch, started_by: launch.launcher.name().into() };
+    let join = Control::Join { member, world: launch.world, epoch: launch.epoch, started_by: launch.launcher.name().into() };
     send_control(sender, &join, deadline).map_err(|error| lost_coordinator(launch, &error, started))?;
     let patience = deadline.extended(GRACE);
     loop {
@@ -204,11 +191,13 @@ struct Inbox {
 
 fn answer_door(mut door: Door, seat: Arc<Seat>, inbox: Arc<Inbox>) -> Result<thread::JoinHandle<()>, Error> {
     let body = move || {
-        while !door.is_closed() {
+        while !seat.leaving.load(Acquire) {
             for event in door.step(Deadline::never()) {
+                let worth_a_line = event.is_worth_a_line();
                 match event {
                     DoorEvent::Visitor { hello, fd, connection } => let_in(&seat, &inbox, &hello, fd, connection),
-                    DoorEvent::Refused { from, why, .. } => tracing::warn!("rank {} refused {from}: {why}", seat.me),
+                    DoorEvent::Refused { from, why, count } if worth_a_line => tracing::warn!("rank {} refused {from}: {why} (number {count})", seat.me),
+                    _ => {}
                 }
             }
         }
@@ -217,8 +206,8 @@ fn answer_door(mut door: Door, seat: Arc<Seat>, inbox: Arc<Inbox>) -> Result<thr
 }
 
 fn let_in(seat: &Seat, inbox: &Inbox, hello: &[u8], fd: Option<OwnedFd>, connection: Connection) {
-    let from = connection.peer();
-    let outcome = match codec::decode_message::<Hello>(hello, hello.len()) {
+    let from = connection.peer().to_owned();
+    let outcome = match Hello::decode(hello) {
         Err(error) => Err(format!("its first word cannot be read: {error}")),
         Ok(Hello { purpose: Purpose::Control, .. }) => Err("it wants to join, but this is not the coordinator".into()),
         Ok(Hello { purpose: Purpose::Board, .. }) => match fd {
@@ -263,7 +252,11 @@ fn share_board(seat: &Seat, neighbours: &[u32], job: [u8; 16], inbox: &Inbox, st
         let fd = await_board(seat, neighbours[0], inbox, operation, started, deadline)?;
         Board::open(fd, neighbours.len(), job).map_err(|error| Error::system(operation, error))?
     };
-    board.slot(seat.my_slot()).sit_down(seat.me, std::process::id());
+    let slot = board.slot(seat.my_slot());
+    slot.set_rank(seat.me);
+    slot.set_pid(std::process::id());
+    slot.beat(crate::job::monotonic_nanos());
+    slot.set_state(State::Running);
     Ok(Some(Arc::new(board)))
 }
 

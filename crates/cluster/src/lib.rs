@@ -28,6 +28,6 @@ pub use group::Group;
 pub use job::Job;
 pub use settings::{Settings, TransportChoice};
 pub use switchboard::Lane;
-pub use syncline_shm::wait::Deadline;
+pub use syncline_transport::Deadline;
 pub use syncline_wire::message::DownCause;
 pub use topology::{Host, Topology};

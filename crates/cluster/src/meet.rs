@@ -14,44 +14,117 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use syncline_shm::wait::Deadline;
-use syncline_transport::{Address, Connection, DialConfig, DialError, JobKey, dial_any};
-use syncline_wire::codec;
+use syncline_transport::{Address, Connection, Deadline, DialConfig, DialError, JobKey, dial_any};
 use syncline_wire::message::{Hello, Purpose};
 
-use crate::bootstrap::{Launch, Meeting, Token};
+use crate::bootstrap::file::{self, FileMeetingError, Published};
+use crate::bootstrap::pmi::{Pmi, PmiError};
+use crate::bootstrap::{Invitation, Launch, Meeting, Token, address};
 use crate::coordinator::{Coordinator, Listen, Spec};
 use crate::settings::Settings;
 use crate::{Error, Who};
 
-/// The job's token as the launch names it.
-pub(crate) fn token(launch: &Launch) -> Result<Token, Error> {
-    match launch.token.resolve() {
-        Ok(Some(token)) => Ok(token),
-        Ok(None) => Err(Error::Configuration { detail: "this job has no token\nhint: set the same SYNCLINE_TOKEN for all of its processes".into() }),
-        Err(error) => Err(Error::Configuration { detail: error.to_string() }),
+/// What a process holds once it knows how to reach the coordinator.
+pub(crate) struct Met {
+    /// Proves this process to the others and them to it.
+    pub(crate) key: JobKey,
+    /// Runs here, if this process hosts it.
+    pub(crate) coordinator: Option<Coordinator>,
+    /// Where else it is; empty when the launch itself says so.
+    invited_to: Vec<SocketAddr>,
+    /// The rendezvous file, removed when everybody has come.
+    pub(crate) published: Option<Published>,
+}
+
+/// Opens the coordinator if it is hosted here, and learns where it is if the launch does not say.
+pub(crate) fn meet(launch: &Launch, settings: &Settings, deadline: Deadline) -> Result<Met, Error> {
+    let known = launch.token.resolve().map_err(|error| Error::Configuration { detail: error.to_string() })?;
+    if launch.hosts_coordinator() { invite(launch, settings, known, deadline) } else { accept_invitation(launch, known, deadline) }
+}
+
+fn invite(launch: &Launch, settings: &Settings, known: Option<Token>, deadline: Deadline) -> Result<Met, Error> {
+    let token = match known {
+        Some(token) => token,
+        None => Token::random().map_err(|error| Error::system("start: a token for the job", error))?,
+    };
+    let key = JobKey::from_token(token.reveal());
+    let coordinator = host(launch, spec(launch, settings)?, &key, settings)?;
+    let mut met = Met { key, coordinator: None, invited_to: Vec::new(), published: None };
+    if let Meeting::File { .. } | Meeting::Pmi { .. } = launch.meeting {
+        let invitation = Invitation { job: launch.job.clone(), epoch: launch.epoch, addresses: offers(coordinator.tcp_addresses(), settings), token: Some(token) };
+        match &launch.meeting {
+            Meeting::File { path } => met.published = Some(file::publish(path, &invitation).map_err(file_error)?),
+            Meeting::Pmi { fd } => drop(Pmi::open(*fd, deadline).and_then(|pmi| pmi.exchange(Some(&invitation), deadline)).map_err(pmi_error)?),
+            _ => {}
+        }
     }
+    met.coordinator = Some(coordinator);
+    Ok(met)
+}
+
+fn accept_invitation(launch: &Launch, known: Option<Token>, deadline: Deadline) -> Result<Met, Error> {
+    let invitation = match &launch.meeting {
+        Meeting::File { path } => Some(file::wait(path, &launch.job, launch.epoch, deadline).map_err(file_error)?),
+        Meeting::Pmi { fd } => Some(Pmi::open(*fd, deadline).and_then(|pmi| pmi.exchange(None, deadline)).map_err(pmi_error)?),
+        _ => None,
+    };
+    let (invited_to, passed) = invitation.map_or((Vec::new(), None), |invitation| (invitation.addresses, invitation.token));
+    let Some(token) = known.or(passed) else {
+        return Err(Error::Configuration { detail: "this job has no token\nhint: set the same SYNCLINE_TOKEN for all of its processes".into() });
+    };
+    Ok(Met { key: JobKey::from_token(token.reveal()), coordinator: None, invited_to, published: None })
+}
+
+/// The addresses at which other hosts may reach what listens here.
+pub(crate) fn offers(listeners: &[SocketAddr], settings: &Settings) -> Vec<SocketAddr> {
+    let mut offers = address::offer(listeners.to_vec(), settings.interface.as_deref());
+    offers.truncate(syncline_wire::message::MAX_ADDRESSES);
+    offers
+}
+
+fn spec(launch: &Launch, settings: &Settings) -> Result<Spec, Error> {
+    let mut job = [0; 16];
+    getrandom::fill(&mut job).map_err(|error| Error::system("start: random numbers", error))?;
+    Ok(Spec {
+        workers: launch.world - launch.servers,
+        servers: launch.servers,
+        epoch: launch.epoch,
+        job,
+        timeout: settings.timeout,
+        how_ranks_start: (0..launch.world).map(|rank| launch.how_rank_starts(rank)).collect(),
+    })
 }
 
 /// Opens the coordinator where the others will look for it.
-pub(crate) fn host(launch: &Launch, spec: Spec, key: &JobKey, settings: &Settings) -> Result<Coordinator, Error> {
+fn host(launch: &Launch, spec: Spec, key: &JobKey, settings: &Settings) -> Result<Coordinator, Error> {
     let listen = |unix: Option<String>, tcp: Vec<SocketAddr>| Listen { unix, tcp, encrypt: settings.encrypt };
+    let anywhere = IpAddr::from(Ipv6Addr::UNSPECIFIED);
     match &launch.meeting {
         Meeting::Unix { name } => Coordinator::host(spec, key.clone(), listen(Some(name.clone()), Vec::new())),
+        Meeting::File { .. } | Meeting::Pmi { .. } => Coordinator::host(spec, key.clone(), listen(None, vec![SocketAddr::new(anywhere, 0)])),
         Meeting::Tcp { host, port, spare_ports } => {
-            let ip = binding(host);
-            let ports = std::iter::once(*port).chain(spare_ports.iter().copied());
-            let mut last = None;
-            for port in ports {
-                match Coordinator::host(spec.clone(), key.clone(), listen(None, vec![SocketAddr::new(ip, port)])) {
+            let mut last = Error::system("start", "no port to listen on");
+            for port in std::iter::once(*port).chain(spare_ports.iter().copied()) {
+                match Coordinator::host(spec.clone(), key.clone(), listen(None, vec![SocketAddr::new(binding(host), port)])) {
                     Ok(coordinator) => return Ok(coordinator),
-                    Err(error) => last = Some(error),
+                    Err(error) => last = error,
                 }
             }
-            Err(last.unwrap_or_else(|| Error::system("start", "no port to listen on")))
+            Err(last)
         }
         other => Err(Error::Configuration { detail: format!("rank 0 cannot listen at {other}") }),
     }
+}
+
+fn file_error(error: FileMeetingError) -> Error {
+    match error {
+        FileMeetingError::Interrupted { .. } => Error::Interrupted { operation: "start".into(), waited: Duration::ZERO },
+        other => Error::system("start", other),
+    }
+}
+
+fn pmi_error(error: PmiError) -> Error {
+    Error::system("start: meeting through PMI", error)
 }
 
 /// Loopback stays loopback; any other name means "where the others can see me", which is every interface.
@@ -67,8 +140,7 @@ fn binding(host: &str) -> IpAddr {
 /// Dials the coordinator until it answers or the deadline passes: it may still be starting, or be named but not yet known.
 pub(crate) fn dial(
     launch: &Launch,
-    own: Option<&Coordinator>,
-    key: &JobKey,
+    met: &Met,
     settings: &Settings,
     instance: [u8; 16],
     started: Instant,
@@ -77,14 +149,14 @@ pub(crate) fn dial(
     const FIRST_PAUSE: Duration = Duration::from_millis(1);
     const LONGEST_PAUSE: Duration = Duration::from_millis(100);
     let hello = Hello { purpose: Purpose::Control, rank: launch.rank, epoch: launch.epoch, instance };
-    let hello = codec::encode_message(&hello).map_err(|error| Error::system("start", error))?;
-    let config = DialConfig { key: key.clone(), expect_identity: None, encrypt: settings.encrypt };
+    let hello = hello.encode().map_err(|error| Error::system("start", error))?;
+    let config = DialConfig { key: met.key.clone(), expect_identity: None, encrypt: settings.encrypt };
     let mut pause = FIRST_PAUSE;
     loop {
-        let trouble = match addresses(launch, own) {
+        let trouble = match addresses(launch, met) {
             Ok(addresses) => match dial_any(&addresses, &config, &hello, None, deadline.within(Duration::from_secs(5))) {
                 Ok(connection) => return Ok(connection),
-                Err(error) if error.is_refusal() => return Err(refused(launch, &error)),
+                Err(error) if error.is_about_the_token() => return Err(refused(launch, &error)),
                 Err(error) => error.to_string(),
             },
             Err(trouble) => trouble,
@@ -100,9 +172,12 @@ pub(crate) fn dial(
     }
 }
 
-fn addresses(launch: &Launch, own: Option<&Coordinator>) -> Result<Vec<Address>, String> {
-    if let Some(coordinator) = own {
+fn addresses(launch: &Launch, met: &Met) -> Result<Vec<Address>, String> {
+    if let Some(coordinator) = &met.coordinator {
         return Ok(vec![coordinator.unix_address()]);
+    }
+    if !met.invited_to.is_empty() {
+        return Ok(met.invited_to.iter().copied().map(Address::Tcp).collect());
     }
     match &launch.meeting {
         Meeting::Unix { name } => Ok(vec![Address::Unix(name.clone())]),

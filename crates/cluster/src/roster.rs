@@ -1,27 +1,28 @@
 //! How a process introduces itself to the coordinator, and through it to everybody.
 
 use std::fs;
+use std::net::SocketAddr;
 
 use syncline_transport::Door;
-use syncline_wire::message::{HostId, MemberInfo, RoleCode};
+use syncline_wire::message::{HostId, MAX_NAME, MemberInfo, RoleCode};
 
+use crate::bootstrap::Launch;
 use crate::Role;
-use crate::bootstrap::address;
+use crate::bootstrap::address::{host_identity, host_label};
 
-/// This process, as the others will know it. The rank is filled in by the coordinator.
-pub(crate) fn introduce(role: Role, local_rank: Option<u32>, door: &Door, identity: [u8; 16], interface: Option<&str>) -> MemberInfo {
-    let addresses = address::offer(door.tcp_addresses(), interface);
+/// This process, as the others will know it, reachable from other hosts at `addresses`.
+pub(crate) fn introduce(launch: &Launch, door: &Door, instance: [u8; 16], addresses: Vec<SocketAddr>) -> MemberInfo<Option<u32>> {
     MemberInfo {
-        rank: 0,
-        role: code(role),
+        rank: launch.rank,
+        role: code(launch.role),
         pid: std::process::id(),
         pid_space: pid_space(),
-        host: address::host_identity(),
+        host: host_identity(),
         host_name: host_name(),
         unix_name: door.unix_name().unwrap_or_default().to_owned(),
         addresses,
-        instance: identity,
-        local_rank_hint: local_rank,
+        instance,
+        local_rank_hint: launch.local_rank,
     }
 }
 
@@ -48,8 +49,11 @@ pub(crate) fn pid_space() -> u64 {
 }
 
 fn host_name() -> String {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    name.chars().take(255).collect()
+    let mut name = host_label();
+    while name.len() > MAX_NAME {
+        name.pop();
+    }
+    name
 }
 
 fn code(role: Role) -> RoleCode {

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use syncline_shm::duplex::Duplex;
 use syncline_shm::wait::Deadline;
 use syncline_transport::{Address, Connection, DialConfig, DialError, JobKey, Link, Severer, dial_any};
-use syncline_wire::codec;
 use syncline_wire::message::{Hello, MemberInfo, Purpose};
 
 use crate::settings::TransportChoice;
@@ -106,7 +105,7 @@ impl Switchboard {
 
     fn call(&self, peer: &MemberInfo, local: bool, lane: Lane, deadline: Deadline) -> Result<Link, CallError> {
         let unix = [Address::Unix(peer.unix_name.clone())];
-        let tcp: Vec<Address> = peer.addresses.iter().filter_map(|text| text.parse().ok()).collect();
+        let tcp: Vec<Address> = peer.addresses.iter().copied().map(Address::Tcp).collect();
         let purpose = Purpose::Lane(lane.0);
         match self.choice {
             TransportChoice::Auto | TransportChoice::Shm if local => {
@@ -124,7 +123,7 @@ impl Switchboard {
 
     fn dial(&self, peer: &MemberInfo, to: &[Address], purpose: Purpose, fd: Option<std::os::fd::BorrowedFd<'_>>, deadline: Deadline) -> Result<Connection, CallError> {
         let hello = Hello { purpose, rank: Some(self.me), epoch: self.epoch, instance: self.instance };
-        let hello = codec::encode_message(&hello).map_err(|error| CallError::Other(error.to_string()))?;
+        let hello = hello.encode().map_err(|error| CallError::Other(error.to_string()))?;
         let config = DialConfig { key: self.key.clone(), expect_identity: Some(peer.instance), encrypt: self.encrypt };
         Ok(dial_any(to, &config, &hello, fd, deadline)?)
     }

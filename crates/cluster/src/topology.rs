@@ -80,17 +80,17 @@ impl Topology {
 
     /// What `rank` does in the job.
     pub fn role(&self, rank: u32) -> Role {
-        Role::from(self.members[rank as usize].role)
+        crate::roster::role(self.members[rank as usize].role)
     }
 
     /// The ranks that are workers, ascending: position in this list is the worker id.
     pub fn workers(&self) -> Vec<u32> {
-        self.in_role(Role::is_worker)
+        self.in_role(Role::works)
     }
 
     /// The ranks that hold shards, ascending: position in this list is the server id.
     pub fn servers(&self) -> Vec<u32> {
-        self.in_role(Role::is_server)
+        self.in_role(Role::serves)
     }
 
     pub(crate) fn member(&self, rank: u32) -> &MemberInfo {
@@ -119,7 +119,7 @@ impl fmt::Display for Topology {
 impl Topology {
     fn seat(&self, rank: u32) -> String {
         let note = match self.role(rank) {
-            Role::Both => "",
+            Role::Both | Role::Coordinator => "",
             Role::Worker => ", worker",
             Role::Server => ", server",
         };

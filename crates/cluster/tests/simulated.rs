@@ -89,7 +89,7 @@ fn carry_out(state: &State, actions: Vec<Action>, out: &mut Outbox<Control>) {
 impl Member {
     fn join(&self) -> Control {
         let member = MemberInfo {
-            rank: self.rank,
+            rank: Some(self.rank),
             role: RoleCode::Both,
             pid: 1000 + self.rank,
             pid_space: 1,
@@ -100,7 +100,7 @@ impl Member {
             instance: [self.rank as u8; 16],
             local_rank_hint: None,
         };
-        Control::Join { member, rank: Some(self.rank), world: self.world, epoch: self.epoch, started_by: "sim".into() }
+        Control::Join { member, world: self.world, epoch: self.epoch, started_by: "sim".into() }
     }
 
     fn hear(&mut self, message: Control, now: Duration) {
@@ -108,7 +108,7 @@ impl Member {
             Control::Welcome { roster, .. } => self.roster = Some(roster.len()),
             Control::StartTimeout { missing, .. } => self.missing = Some(missing),
             Control::Down { rank, cause, .. } => self.down.push((rank, now, cause)),
-            Control::Refused { reason } => self.refused = Some(reason),
+            Control::Refused { reason } => drop(self.refused.get_or_insert(reason)),
             Control::AllLeft => self.all_left = true,
             _ => {}
         }

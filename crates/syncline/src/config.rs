@@ -38,9 +38,14 @@ impl Config {
         Ok(Config { launch, settings: settings(environment)? })
     }
 
+    /// Only the settings: timeout, transport, encryption, interfaces.
+    pub fn settings_from_env() -> Result<Settings, Error> {
+        settings(&Environment::current())
+    }
+
     /// A world of one, whatever the environment says.
     pub fn solo() -> Config {
-        let nothing = Environment::from_iter(std::iter::empty::<(String, String)>());
+        let nothing = Environment::from_variables::<String, String>([]);
         let launch = bootstrap::find(&nothing, &Arguments::default()).expect("an empty environment is a world of one");
         Config { launch, settings: Settings::default() }
     }
@@ -94,7 +99,7 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Config, Error> {
-        let environment = Environment::from_iter(pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())));
+        let environment = Environment::from_variables(pairs.iter().copied());
         Config::from_environment(&environment, &Arguments::default())
     }
 

@@ -100,7 +100,7 @@ pub struct Sim<N, M> {
     next_id: u64,
     last_delivery: HashMap<(usize, usize), Duration>,
     alarm_generation: Vec<u64>,
-    knocking: HashMap<usize, Vec<(usize, M)>>,
+    knocking: HashMap<usize, Vec<Happening<M>>>,
     started: HashSet<usize>,
     crashed: HashSet<usize>,
     cuts: HashSet<(usize, usize)>,
@@ -192,8 +192,8 @@ impl<M, N: Node<M>> Sim<N, M> {
             Happening::Start(node) if !self.crashed.contains(&node) => {
                 self.started.insert(node);
                 self.act(node, |node, now, out| node.start(now, out));
-                for (from, message) in self.knocking.remove(&node).unwrap_or_default() {
-                    self.happen(Happening::Deliver { from, to: node, message });
+                for happening in self.knocking.remove(&node).unwrap_or_default() {
+                    self.happen(happening);
                 }
             }
             Happening::Deliver { from, to, message } => {
@@ -202,14 +202,18 @@ impl<M, N: Node<M>> Sim<N, M> {
                 }
                 if !self.started.contains(&to) {
                     // The listener is not up yet: the sender keeps knocking until it is.
-                    self.knocking.entry(to).or_default().push((from, message));
+                    self.knocking.entry(to).or_default().push(Happening::Deliver { from, to, message });
                     return;
                 }
                 self.delivered += 1;
                 self.act(to, |node, now, out| node.message(from, message, now, out));
             }
-            Happening::Closed { at, peer } if !self.crashed.contains(&at) && self.started.contains(&at) => {
-                self.act(at, |node, now, out| node.closed(peer, now, out));
+            Happening::Closed { at, peer } if !self.crashed.contains(&at) => {
+                if self.started.contains(&at) {
+                    self.act(at, |node, now, out| node.closed(peer, now, out));
+                } else {
+                    self.knocking.entry(at).or_default().push(Happening::Closed { at, peer });
+                }
             }
             Happening::Alarm { at, generation } if !self.crashed.contains(&at) && self.alarm_generation[at] == generation => {
                 self.act(at, |node, now, out| node.alarm(now, out));

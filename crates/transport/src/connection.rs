@@ -4,12 +4,13 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::sockopt;
+use syncline_shm::duplex::Duplex;
 
 use crate::framing::Stamp;
 use crate::link::{Link, LinkInfo, TransportKind};
 use crate::noise::Keys;
 use crate::sealed::Session;
-use crate::{stream, tcp};
+use crate::{shm, stream, tcp};
 
 /// An authenticated connection: what a [`Door`](crate::Door) hands over and [`dial`](crate::dial()) returns.
 pub struct Connection {
@@ -28,8 +29,17 @@ impl Connection {
         sent: u64,
         received: u64,
     ) -> Connection {
-        let session = keys.map(|keys| Session { keys, sent, received });
-        Connection { fd, transport, peer, session }
+        let session = keys.map(|keys| Session {
+            keys,
+            sent,
+            received,
+        });
+        Connection {
+            fd,
+            transport,
+            peer,
+            session,
+        }
     }
 
     /// The other end, for logs and errors.
@@ -58,13 +68,33 @@ impl Connection {
         }
     }
 
+    /// A link over memory shared with the other end. The socket stays open as a sign of life.
+    pub fn into_shm_link(self, duplex: Duplex, epoch: u32, my_rank: u32) -> Link {
+        shm::build(
+            Some(self.fd),
+            duplex,
+            self.peer,
+            Stamp {
+                epoch,
+                rank: my_rank,
+            },
+        )
+    }
+
     /// A link over this very socket.
     pub fn into_stream_link(self, epoch: u32, my_rank: u32) -> Link {
-        let stamp = Stamp { epoch, rank: my_rank };
+        let stamp = Stamp {
+            epoch,
+            rank: my_rank,
+        };
         match self.transport {
             TransportKind::Tcp => tcp::build(self.fd, self.peer, stamp, self.session),
             transport => {
-                let info = LinkInfo { transport, peer: self.peer, encrypted: false };
+                let info = LinkInfo {
+                    transport,
+                    peer: self.peer,
+                    encrypted: false,
+                };
                 stream::clear_link(self.fd, stamp, info)
             }
         }

@@ -83,15 +83,19 @@ impl LinkError {
             }
             other => return LinkError::Io(other.into()),
         };
-        LinkError::PeerGone { detail: detail.to_owned() }
+        LinkError::PeerGone {
+            detail: detail.to_owned(),
+        }
     }
 
     /// Whether the same call can be repeated and may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            LinkError::Timeout { half_written: false, .. }
-                | LinkError::Interrupted
+            LinkError::Timeout {
+                half_written: false,
+                ..
+            } | LinkError::Interrupted
                 | LinkError::StaleEpoch { .. }
                 | LinkError::WrongLength { .. }
         )

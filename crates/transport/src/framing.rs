@@ -1,12 +1,13 @@
 //! Frames over anything that moves bytes in order: the part that all transports share.
 //!
-//! A transport brings an [`Outlet`] and an [`Inlet`]. Everything else that the contract of a link asks for is here,
-//! once: stamping and checking headers, keeping what a timeout interrupted, knowing when a direction is beyond repair.
+//! A transport brings an [`Outlet`] and an [`Inlet`] (or a [`ByteInlet`], where bytes have no borders). Everything else that
+//! the contract of a link asks for is here, once: stamping and checking headers, keeping what a timeout interrupted, knowing
+//! when a direction is beyond repair.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::stats::LinkStats;
+use syncline_metrics::LinkStats;
 use syncline_wire::{FrameHeader, HEADER_LEN, Limits};
 
 use crate::link::{Head, Link, LinkInfo, OutFrame, RecvHalf, SendHalf, Severer};
@@ -22,7 +23,13 @@ pub(crate) struct Stamp {
 /// Takes bytes to the other side, in order.
 pub(crate) trait Outlet: Send + 'static {
     /// Writes three parts as one, waiting as often as needed. A deadline that is over still allows what needs no wait.
-    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped>;
+    fn write_all(
+        &mut self,
+        header: &[u8],
+        meta: &[u8],
+        payload: &[&[u8]],
+        deadline: Deadline,
+    ) -> Result<(), Stopped>;
 
     /// Tells the other side that half a frame is all that will come.
     fn abandon(&mut self);
@@ -36,8 +43,34 @@ pub(crate) struct Stopped {
     pub(crate) half_written: bool,
 }
 
-/// Brings bytes from the other side, in order.
+/// Brings frames from the other side, in order.
 pub(crate) trait Inlet: Send + 'static {
+    /// Waits for the next head. Checks everything but the epoch. May be called again after a timeout.
+    fn next_head(&mut self, limits: &Limits, deadline: Deadline) -> Result<Head, LinkError>;
+
+    /// Waits for at least one byte of the body, of which `left` are left, and returns how many it wrote to the front of
+    /// `buffer`, which is neither empty nor longer than `left`.
+    fn read_body(
+        &mut self,
+        buffer: &mut [u8],
+        left: u64,
+        deadline: Deadline,
+    ) -> Result<usize, LinkError>;
+
+    /// Whether a failed call left something that cannot be taken up again.
+    fn is_broken(&self) -> bool;
+
+    /// Whether reading a body in pieces costs more than reading it at once.
+    fn prefers_whole_bodies(&self) -> bool {
+        false
+    }
+
+    /// See [`RecvHalf::pollable`].
+    fn pollable(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Brings bytes from the other side, in order. [`Bytes`] makes frames of them.
+pub(crate) trait ByteInlet: Send + 'static {
     /// Waits for at least one byte and returns how many it wrote to the front of `buffer`; 0 is the end.
     /// `buffer` is never empty.
     fn read_some(&mut self, buffer: &mut [u8], deadline: Deadline) -> Result<usize, LinkError>;
@@ -52,9 +85,9 @@ pub(crate) fn link(
     inlet: impl Inlet,
     stamp: Stamp,
     info: LinkInfo,
+    stats: Arc<LinkStats>,
     wake: impl Fn() + Send + Sync + 'static,
 ) -> Link {
-    let stats = Arc::new(LinkStats::default());
     let severer = Severer::new(wake);
     let limits = Limits::default();
     let sender = FrameWriter {
@@ -69,9 +102,6 @@ pub(crate) fn link(
         inlet,
         epoch: stamp.epoch,
         limits,
-        header: [0; HEADER_LEN],
-        header_got: 0,
-        pending: None,
         body_left: 0,
         end: None,
         stats: Arc::clone(&stats),
@@ -90,7 +120,9 @@ enum End {
 impl End {
     fn error(&self) -> LinkError {
         match self {
-            End::PeerGone { detail } => LinkError::PeerGone { detail: detail.clone() },
+            End::PeerGone { detail } => LinkError::PeerGone {
+                detail: detail.clone(),
+            },
             End::Broken { since } => LinkError::Broken { since },
         }
     }
@@ -98,9 +130,15 @@ impl End {
     /// What `error` means for the direction, given whether it struck between two frames.
     fn of(error: &LinkError, between_frames: bool, inside: &'static str) -> Option<End> {
         match error {
-            LinkError::PeerGone { detail } => Some(End::PeerGone { detail: detail.clone() }),
-            LinkError::Corrupt(_) => Some(End::Broken { since: "a frame arrived damaged" }),
-            LinkError::Tampered { .. } => Some(End::Broken { since: "an encrypted record failed its authentication" }),
+            LinkError::PeerGone { detail } => Some(End::PeerGone {
+                detail: detail.clone(),
+            }),
+            LinkError::Corrupt(_) => Some(End::Broken {
+                since: "a frame arrived damaged",
+            }),
+            LinkError::Tampered { .. } => Some(End::Broken {
+                since: "an encrypted record failed its authentication",
+            }),
             _ if between_frames => None,
             _ => Some(End::Broken { since: inside }),
         }
@@ -130,10 +168,14 @@ impl<O: Outlet> SendHalf for FrameWriter<O> {
         }
         .with_meta(frame.meta)?;
         header.check(&self.limits)?;
-        match self.outlet.write_all(&header.encode(), frame.meta, frame.payload, deadline) {
+        match self
+            .outlet
+            .write_all(&header.encode(), frame.meta, frame.payload, deadline)
+        {
             Ok(()) => {
                 let bytes = HEADER_LEN as u64 + u64::from(header.meta_len) + header.payload_len;
-                self.stats.sent(bytes);
+                self.stats.frames_sent.increment();
+                self.stats.bytes_sent.add(bytes);
                 Ok(())
             }
             Err(stopped) => Err(self.stop(stopped)),
@@ -153,7 +195,10 @@ impl<O: Outlet> FrameWriter<O> {
             self.outlet.abandon();
         }
         match stopped.error {
-            LinkError::Timeout { waited, .. } => LinkError::Timeout { waited, half_written: stopped.half_written },
+            LinkError::Timeout { waited, .. } => LinkError::Timeout {
+                waited,
+                half_written: stopped.half_written,
+            },
             other => other,
         }
     }
@@ -170,10 +215,6 @@ struct FrameReader<I> {
     inlet: I,
     epoch: u32,
     limits: Limits,
-    // What has arrived of the next frame's head; a timeout keeps it.
-    header: [u8; HEADER_LEN],
-    header_got: usize,
-    pending: Option<Head>, // a checked header whose meta is incomplete
     body_left: u64,
     end: Option<End>,
     stats: Arc<LinkStats>,
@@ -183,12 +224,20 @@ struct FrameReader<I> {
 impl<I: Inlet> RecvHalf for FrameReader<I> {
     fn head(&mut self, deadline: Deadline) -> Result<Head, LinkError> {
         self.skip_body(deadline)?;
-        let head = self.next_head(deadline).map_err(|error| self.stop(error, true))?;
+        let head = self
+            .inlet
+            .next_head(&self.limits, deadline)
+            .map_err(|error| self.stop(error, true))?;
         self.body_left = head.header.payload_len;
         let bytes = HEADER_LEN as u64 + u64::from(head.header.meta_len) + head.header.payload_len;
-        self.stats.received(bytes);
+        self.stats.frames_received.increment();
+        self.stats.bytes_received.add(bytes);
         if head.header.epoch != self.epoch {
-            return Err(LinkError::StaleEpoch { theirs: head.header.epoch, ours: self.epoch });
+            self.stats.frames_refused.increment();
+            return Err(LinkError::StaleEpoch {
+                theirs: head.header.epoch,
+                ours: self.epoch,
+            });
         }
         Ok(head)
     }
@@ -200,11 +249,17 @@ impl<I: Inlet> RecvHalf for FrameReader<I> {
     fn body_into(&mut self, buffer: &mut [u8], deadline: Deadline) -> Result<(), LinkError> {
         usable(&self.severer, &self.end)?;
         if buffer.len() as u64 != self.body_left {
-            return Err(LinkError::WrongLength { expected: self.body_left, got: buffer.len() as u64 });
+            return Err(LinkError::WrongLength {
+                expected: self.body_left,
+                got: buffer.len() as u64,
+            });
         }
         let mut filled = 0;
         while filled < buffer.len() {
-            match self.read(&mut buffer[filled..], deadline) {
+            match self
+                .inlet
+                .read_body(&mut buffer[filled..], self.body_left, deadline)
+            {
                 Ok(read) => filled += read,
                 Err(error) => return Err(self.stop(error, filled == 0)),
             }
@@ -213,13 +268,43 @@ impl<I: Inlet> RecvHalf for FrameReader<I> {
         Ok(())
     }
 
+    fn body(&mut self, deadline: Deadline) -> Result<Vec<u8>, LinkError> {
+        /// Up to here a body is believed in one piece.
+        const AT_ONCE: u64 = 16 << 20;
+        let mut body = Vec::new();
+        while self.body_left > 0 {
+            let filled = body.len();
+            if self.inlet.prefers_whole_bodies() || self.body_left <= AT_ONCE.max(filled as u64) {
+                if filled == 0 {
+                    body = zeroed(self.body_left)?;
+                } else {
+                    body.resize(filled + self.body_left as usize, 0);
+                }
+                self.body_into(&mut body[filled..], deadline)?;
+            } else {
+                body.resize(filled + AT_ONCE.max(filled as u64) as usize, 0); // doubles, so that few bytes move twice
+                let mut at = filled;
+                while at < body.len() {
+                    match self.body_chunk(&mut body[at..], deadline) {
+                        Ok(read) => at += read,
+                        Err(error) => return Err(self.stop(error, false)),
+                    }
+                }
+            }
+        }
+        Ok(body)
+    }
+
     fn body_chunk(&mut self, buffer: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
         usable(&self.severer, &self.end)?;
         let want = self.body_left.min(buffer.len() as u64) as usize;
         if want == 0 {
             return Ok(0);
         }
-        let read = self.read(&mut buffer[..want], deadline).map_err(|error| self.stop(error, true))?;
+        let read = self
+            .inlet
+            .read_body(&mut buffer[..want], self.body_left, deadline);
+        let read = read.map_err(|error| self.stop(error, true))?;
         self.body_left -= read as u64;
         Ok(read)
     }
@@ -242,19 +327,80 @@ impl<I: Inlet> RecvHalf for FrameReader<I> {
 }
 
 impl<I: Inlet> FrameReader<I> {
-    /// Header and meta of the next frame. After an error it can be called again, unless the error is final.
-    fn next_head(&mut self, deadline: Deadline) -> Result<Head, LinkError> {
+    #[cold]
+    fn stop(&mut self, error: LinkError, resumable: bool) -> LinkError {
+        if self.severer.is_severed() {
+            return LinkError::Severed;
+        }
+        if matches!(error, LinkError::Corrupt(_)) {
+            self.stats.frames_refused.increment();
+        }
+        let resumable = resumable && !self.inlet.is_broken();
+        self.end = End::of(&error, resumable, "a frame could only be read in part");
+        error
+    }
+}
+
+/// Finds frames in a stream of bytes.
+pub(crate) struct Bytes<B> {
+    bytes: B,
+    // What has arrived of the next head; a timeout keeps it.
+    header: [u8; HEADER_LEN],
+    header_got: usize,
+    pending: Option<Head>, // a checked header whose meta is incomplete
+}
+
+impl<B: ByteInlet> Bytes<B> {
+    pub(crate) fn new(bytes: B) -> Bytes<B> {
+        Bytes {
+            bytes,
+            header: [0; HEADER_LEN],
+            header_got: 0,
+            pending: None,
+        }
+    }
+
+    /// Grows the meta with what arrives, so that its announced length alone allocates little.
+    fn fill_meta(&mut self, head: &mut Head, deadline: Deadline) -> Result<(), LinkError> {
+        const STEP: usize = 64 << 10;
+        let (want, meta) = (head.header.meta_len as usize, &mut head.meta);
+        while meta.len() < want {
+            let filled = meta.len();
+            meta.resize(want.min(filled + STEP), 0);
+            let read = self.bytes.read_some(&mut meta[filled..], deadline);
+            meta.truncate(filled + *read.as_ref().unwrap_or(&0));
+            if read? == 0 {
+                return Err(ended_inside());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B: ByteInlet> Inlet for Bytes<B> {
+    fn next_head(&mut self, limits: &Limits, deadline: Deadline) -> Result<Head, LinkError> {
         let mut head = match self.pending.take() {
             Some(head) => head,
             None => {
                 while self.header_got < HEADER_LEN {
-                    match self.inlet.read_some(&mut self.header[self.header_got..], deadline)? {
-                        0 => return Err(self.ended()),
+                    match self
+                        .bytes
+                        .read_some(&mut self.header[self.header_got..], deadline)?
+                    {
+                        0 if self.header_got == 0 => {
+                            return Err(LinkError::PeerGone {
+                                detail: "it closed the link".to_owned(),
+                            });
+                        }
+                        0 => return Err(ended_inside()),
                         read => self.header_got += read,
                     }
                 }
-                let header = FrameHeader::decode(&self.header, &self.limits)?;
-                Head { header, meta: Vec::new() }
+                let header = FrameHeader::decode(&self.header, limits)?;
+                Head {
+                    header,
+                    meta: Vec::new(),
+                }
             }
         };
         if let Err(error) = self.fill_meta(&mut head, deadline) {
@@ -266,41 +412,40 @@ impl<I: Inlet> FrameReader<I> {
         Ok(head)
     }
 
-    /// Grows the meta with what arrives, so that its announced length alone allocates little.
-    fn fill_meta(&mut self, head: &mut Head, deadline: Deadline) -> Result<(), LinkError> {
-        const STEP: usize = 64 << 10;
-        let (want, meta) = (head.header.meta_len as usize, &mut head.meta);
-        while meta.len() < want {
-            let filled = meta.len();
-            meta.resize(want.min(filled + STEP), 0);
-            let read = self.read(&mut meta[filled..], deadline);
-            meta.truncate(filled + *read.as_ref().unwrap_or(&0));
-            read?;
-        }
-        Ok(())
-    }
-
-    /// Reads at least one byte; the end of the stream is an error.
-    fn read(&mut self, buffer: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
-        match self.inlet.read_some(buffer, deadline)? {
-            0 => Err(self.ended()),
+    fn read_body(
+        &mut self,
+        buffer: &mut [u8],
+        _left: u64,
+        deadline: Deadline,
+    ) -> Result<usize, LinkError> {
+        match self.bytes.read_some(buffer, deadline)? {
+            0 => Err(ended_inside()),
             read => Ok(read),
         }
     }
 
-    #[cold]
-    fn ended(&self) -> LinkError {
-        let inside = self.header_got > 0 || self.body_left > 0;
-        let detail = if inside { "it closed the link in the middle of a frame" } else { "it closed the link" };
-        LinkError::PeerGone { detail: detail.to_owned() }
+    fn is_broken(&self) -> bool {
+        false
     }
 
-    #[cold]
-    fn stop(&mut self, error: LinkError, resumable: bool) -> LinkError {
-        if self.severer.is_severed() {
-            return LinkError::Severed;
-        }
-        self.end = End::of(&error, resumable, "the body of a frame could only be read in part");
-        error
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.bytes.pollable()
+    }
+}
+
+/// As many zeros as a body announces, or an error where the memory ends.
+pub(crate) fn zeroed(len: u64) -> Result<Vec<u8>, LinkError> {
+    let too_much = |_| LinkError::Io(std::io::ErrorKind::OutOfMemory.into());
+    let len =
+        usize::try_from(len).map_err(|_| LinkError::Io(std::io::ErrorKind::OutOfMemory.into()))?;
+    // Asking first costs nothing and turns the abort of a failed allocation into an error; `vec!` then gets untouched pages.
+    Vec::<u8>::new().try_reserve_exact(len).map_err(too_much)?;
+    Ok(vec![0; len])
+}
+
+#[cold]
+fn ended_inside() -> LinkError {
+    LinkError::PeerGone {
+        detail: "it closed the link in the middle of a frame".to_owned(),
     }
 }

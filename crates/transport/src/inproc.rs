@@ -8,7 +8,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::framing::{Inlet, Outlet, Stamp, Stopped, link};
+use syncline_metrics::{Counter, LinkStats};
+
+use crate::framing::{ByteInlet, Bytes, Outlet, Stamp, Stopped, link};
 use crate::link::{Link, LinkInfo, TransportKind};
 use crate::{Deadline, LinkError};
 
@@ -19,25 +21,43 @@ const CHUNKS: usize = 16;
 
 /// Two connected links in one process, of ranks 0 and 1 of `epoch`.
 pub fn pair(epoch: u32) -> (Link, Link) {
-    pair_of(epoch, 0, 1)
+    pair_of([(epoch, 0), (epoch, 1)])
 }
 
-/// Two connected links in one process, of two ranks of `epoch`.
-pub fn pair_of(epoch: u32, one: u32, other: u32) -> (Link, Link) {
+/// Two connected links in one process, each with its epoch and rank.
+pub fn pair_of([one, other]: [(u32, u32); 2]) -> (Link, Link) {
     let (there, back) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
-    let end = |rank: u32, peer: u32, out: &Arc<Queue>, into: &Arc<Queue>| {
+    let end = |(epoch, rank), (_, peer): (u32, u32), out: &Arc<Queue>, into: &Arc<Queue>| {
         let info = LinkInfo {
             transport: TransportKind::Inproc,
             peer: format!("rank {peer} of this process"),
             encrypted: false,
         };
         let queues = [Arc::downgrade(out), Arc::downgrade(into)];
-        let wake = move || queues.iter().filter_map(|queue| queue.upgrade()).for_each(|queue| queue.close());
-        let outlet = QueueOutlet { queue: Arc::clone(out), spare: Vec::new() };
-        let inlet = QueueInlet { queue: Arc::clone(into), chunk: Vec::new(), taken: 0 };
-        link(outlet, inlet, Stamp { epoch, rank }, info, wake)
+        let wake = move || {
+            queues
+                .iter()
+                .filter_map(|queue| queue.upgrade())
+                .for_each(|queue| queue.close())
+        };
+        let stats = Arc::new(LinkStats::new());
+        let outlet = QueueOutlet {
+            stats: Arc::clone(&stats),
+            queue: Arc::clone(out),
+            spare: Vec::new(),
+        };
+        let inlet = Bytes::new(QueueInlet {
+            stats: Arc::clone(&stats),
+            queue: Arc::clone(into),
+            chunk: Vec::new(),
+            taken: 0,
+        });
+        link(outlet, inlet, Stamp { epoch, rank }, info, stats, wake)
     };
-    (end(one, other, &there, &back), end(other, one, &back, &there))
+    (
+        end(one, other, &there, &back),
+        end(other, one, &back, &there),
+    )
 }
 
 /// One direction: what is on its way, and whether either end is gone.
@@ -56,7 +76,9 @@ struct State {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // no code panics while it holds the lock
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner()) // no code panics while it holds the lock
     }
 
     fn close(&self) {
@@ -65,13 +87,19 @@ impl Queue {
     }
 
     /// Waits until `done` or closed.
-    fn wait(&self, deadline: Deadline, done: impl Fn(&State) -> bool) -> Result<MutexGuard<'_, State>, LinkError> {
+    fn wait(
+        &self,
+        deadline: Deadline,
+        sleeps: &Counter,
+        done: impl Fn(&State) -> bool,
+    ) -> Result<MutexGuard<'_, State>, LinkError> {
         const LONGEST: Duration = Duration::from_secs(3600);
         let mut state = self.lock();
         if done(&state) || state.closed {
             return Ok(state);
         }
         let since = Instant::now();
+        sleeps.increment();
         loop {
             let slice = deadline.slice(LONGEST);
             state = match self.changed.wait_timeout(state, slice) {
@@ -85,13 +113,17 @@ impl Queue {
                 return Err(LinkError::Interrupted);
             }
             if deadline.expired() {
-                return Err(LinkError::Timeout { waited: since.elapsed(), half_written: false });
+                return Err(LinkError::Timeout {
+                    waited: since.elapsed(),
+                    half_written: false,
+                });
             }
         }
     }
 }
 
 struct QueueOutlet {
+    stats: Arc<LinkStats>,
     queue: Arc<Queue>,
     spare: Vec<u8>,
 }
@@ -99,12 +131,18 @@ struct QueueOutlet {
 impl QueueOutlet {
     /// Puts the filled spare chunk into the queue and takes an empty one.
     fn push(&mut self, deadline: Deadline) -> Result<(), LinkError> {
-        let mut state = self.queue.wait(deadline, |state| state.chunks.len() < CHUNKS)?;
+        let mut state = self.queue.wait(deadline, &self.stats.send_parks, |state| {
+            state.chunks.len() < CHUNKS
+        })?;
         if state.closed {
-            return Err(LinkError::PeerGone { detail: "it closed the link".to_owned() });
+            return Err(LinkError::PeerGone {
+                detail: "it closed the link".to_owned(),
+            });
         }
         let empty = state.recycled.pop().unwrap_or_default();
-        state.chunks.push_back(std::mem::replace(&mut self.spare, empty));
+        state
+            .chunks
+            .push_back(std::mem::replace(&mut self.spare, empty));
         drop(state);
         self.queue.changed.notify_one();
         Ok(())
@@ -112,7 +150,13 @@ impl QueueOutlet {
 }
 
 impl Outlet for QueueOutlet {
-    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
+    fn write_all(
+        &mut self,
+        header: &[u8],
+        meta: &[u8],
+        payload: &[&[u8]],
+        deadline: Deadline,
+    ) -> Result<(), Stopped> {
         self.spare.clear();
         let mut pushed = false;
         for mut part in [header, meta].into_iter().chain(payload.iter().copied()) {
@@ -121,13 +165,19 @@ impl Outlet for QueueOutlet {
                 self.spare.extend_from_slice(piece);
                 part = rest;
                 if self.spare.len() == CHUNK {
-                    self.push(deadline).map_err(|error| Stopped { error, half_written: pushed })?;
+                    self.push(deadline).map_err(|error| Stopped {
+                        error,
+                        half_written: pushed,
+                    })?;
                     pushed = true;
                 }
             }
         }
         if !self.spare.is_empty() {
-            self.push(deadline).map_err(|error| Stopped { error, half_written: pushed })?;
+            self.push(deadline).map_err(|error| Stopped {
+                error,
+                half_written: pushed,
+            })?;
         }
         Ok(())
     }
@@ -144,16 +194,21 @@ impl Drop for QueueOutlet {
 }
 
 struct QueueInlet {
+    stats: Arc<LinkStats>,
     queue: Arc<Queue>,
     chunk: Vec<u8>,
     taken: usize,
 }
 
-impl Inlet for QueueInlet {
+impl ByteInlet for QueueInlet {
     fn read_some(&mut self, target: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
         if self.taken == self.chunk.len() {
-            let mut state = self.queue.wait(deadline, |state| !state.chunks.is_empty())?;
-            let Some(chunk) = state.chunks.pop_front() else { return Ok(0) };
+            let mut state = self.queue.wait(deadline, &self.stats.parks, |state| {
+                !state.chunks.is_empty()
+            })?;
+            let Some(chunk) = state.chunks.pop_front() else {
+                return Ok(0);
+            };
             let mut empty = std::mem::replace(&mut self.chunk, chunk);
             self.taken = 0;
             if state.recycled.len() < CHUNKS {

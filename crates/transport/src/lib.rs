@@ -4,7 +4,7 @@
 //!  Door ◀── Noise, token ── dial      two processes meet and become a Connection,
 //!     └────▶ Link ◀──────────┘        a Connection becomes a Link: inproc, shm, unix or tcp behind one contract
 //! ```
-//! Start with [`link`](mod@link): the contract. Its implementations are [`inproc`], [`unix`] and [`tcp`], each with its cost at the top.
+//! Start with [`link`](mod@link): the contract. Its implementations are [`inproc`], [`shm`], [`unix`] and [`tcp`], each with its cost at the top.
 //! [`door`](mod@door) lets members in and nobody else; [`dial`](mod@dial) reaches them.
 //!
 //! What this crate never does: wait without a [`Deadline`], believe a length before checking it, re-encode a payload,
@@ -14,7 +14,6 @@
 
 mod address;
 mod connection;
-mod deadline;
 pub mod dial;
 pub mod door;
 mod fault;
@@ -22,21 +21,19 @@ mod framing;
 pub mod inproc;
 mod key;
 pub mod link;
-mod listen;
 mod noise;
 mod sealed;
-mod stats;
+pub mod shm;
 mod stream;
 pub mod tcp;
 pub mod unix;
-mod visit;
 
 pub use address::{Address, AddressError, MAX_UNIX_NAME};
 pub use connection::Connection;
-pub use deadline::Deadline;
 pub use dial::{DialConfig, DialError, DialFailure, dial, dial_any, dial_any_until, dial_until};
 pub use door::{Door, DoorConfig, DoorError, DoorEvent, DoorWaker};
 pub use fault::LinkError;
 pub use key::JobKey;
 pub use link::{Head, Link, LinkInfo, OutFrame, RecvHalf, SendHalf, Severer, TransportKind};
 pub use noise::{Identity, MAX_HELLO, Refusal};
+pub use syncline_shm::wait::Deadline;

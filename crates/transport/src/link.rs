@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::stats::LinkStats;
+use syncline_metrics::LinkStats;
 use syncline_wire::{Fingerprint, Flags, FrameHeader, Kind};
 
 use crate::{Deadline, LinkError};
@@ -100,24 +100,7 @@ pub trait RecvHalf: Send {
     fn pollable(&self) -> Option<BorrowedFd<'_>>;
 
     /// Reads the rest of the body into a new vector, which grows with what arrives rather than with what was announced.
-    fn body(&mut self, deadline: Deadline) -> Result<Vec<u8>, LinkError> {
-        const STEP: u64 = 16 << 20;
-        let mut body = Vec::new();
-        while self.body_left() > 0 {
-            let filled = body.len();
-            let step = self.body_left().min(STEP.max(filled as u64)) as usize; // doubles, so that few bytes move twice
-            body.resize(filled + step, 0);
-            if step as u64 == self.body_left() {
-                self.body_into(&mut body[filled..], deadline)?;
-            } else {
-                let mut at = filled;
-                while at < body.len() {
-                    at += self.body_chunk(&mut body[at..], deadline)?;
-                }
-            }
-        }
-        Ok(body)
-    }
+    fn body(&mut self, deadline: Deadline) -> Result<Vec<u8>, LinkError>;
 
     /// The next frame with its whole body.
     fn frame(&mut self, deadline: Deadline) -> Result<(Head, Vec<u8>), LinkError> {
@@ -194,7 +177,13 @@ impl Link {
         stats: Arc<LinkStats>,
         severer: Severer,
     ) -> Link {
-        Link { sender, receiver, info, stats, severer }
+        Link {
+            sender,
+            receiver,
+            info,
+            stats,
+            severer,
+        }
     }
 
     /// What carries the link, and where to.
@@ -255,7 +244,9 @@ impl Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("info", &self.info).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
     }
 }
 
@@ -271,7 +262,10 @@ pub struct Severer {
 impl Severer {
     /// `wake` makes every call of the halves return; what they return no longer matters then.
     pub(crate) fn new(wake: impl Fn() + Send + Sync + 'static) -> Severer {
-        Severer { severed: Arc::default(), wake: Arc::new(wake) }
+        Severer {
+            severed: Arc::default(),
+            wake: Arc::new(wake),
+        }
     }
 
     /// Ends the link. A second time does nothing.
@@ -290,6 +284,8 @@ impl Severer {
 
 impl fmt::Debug for Severer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Severer").field("severed", &self.is_severed()).finish()
+        f.debug_struct("Severer")
+            .field("severed", &self.is_severed())
+            .finish()
     }
 }

@@ -14,7 +14,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
 use rustix::process::{Pid, getpid};
 
-use crate::framing::{Inlet, Outlet, Stamp, Stopped, link};
+use syncline_metrics::{Counter, LinkStats};
+
+use crate::framing::{ByteInlet, Bytes, Outlet, Stamp, Stopped, link};
 use crate::link::{Link, LinkInfo};
 use crate::{Deadline, LinkError};
 
@@ -26,7 +28,10 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Socket {
-        Socket { fd, owner: getpid() }
+        Socket {
+            fd,
+            owner: getpid(),
+        }
     }
 
     pub(crate) fn shut(&self, how: Shutdown) {
@@ -53,7 +58,15 @@ impl Drop for Socket {
 pub(crate) fn clear_link(fd: OwnedFd, stamp: Stamp, info: LinkInfo) -> Link {
     let socket = Arc::new(Socket::new(fd));
     let wake = waker(&socket);
-    link(SocketOutlet::new(Arc::clone(&socket)), SocketInlet::new(socket), stamp, info, wake)
+    let stats = Arc::new(LinkStats::new());
+    link(
+        SocketOutlet::new(Arc::clone(&socket), Arc::clone(&stats)),
+        Bytes::new(SocketInlet::new(socket, Arc::clone(&stats))),
+        stamp,
+        info,
+        stats,
+        wake,
+    )
 }
 
 /// What a severer does to a socket; it does not keep the socket open.
@@ -66,15 +79,28 @@ pub(crate) fn waker(socket: &Arc<Socket>) -> impl Fn() + Send + Sync + 'static {
     }
 }
 
-/// One call's patience: remembers when the waiting began, for the error.
-pub(crate) struct Wait {
+/// One call's patience: remembers when the waiting began, for the error, and counts the sleeps.
+pub(crate) struct Wait<'a> {
     deadline: Deadline,
     since: Option<Instant>,
+    sleeps: Option<&'a Counter>,
 }
 
-impl Wait {
-    pub(crate) fn until(deadline: Deadline) -> Wait {
-        Wait { deadline, since: None }
+impl<'a> Wait<'a> {
+    pub(crate) fn until(deadline: Deadline) -> Wait<'a> {
+        Wait {
+            deadline,
+            since: None,
+            sleeps: None,
+        }
+    }
+
+    pub(crate) fn counted(deadline: Deadline, sleeps: &'a Counter) -> Wait<'a> {
+        Wait {
+            deadline,
+            since: None,
+            sleeps: Some(sleeps),
+        }
     }
 
     /// Returns when `socket` may be ready for `events`, or with the reason to stop waiting.
@@ -82,9 +108,13 @@ impl Wait {
     pub(crate) fn ready(&mut self, socket: impl AsFd, events: PollFlags) -> Result<(), LinkError> {
         const LONGEST: Duration = Duration::from_secs(3600);
         let since = *self.since.get_or_insert_with(Instant::now);
+        self.sleeps.inspect(|sleeps| sleeps.increment());
         loop {
             let slice = self.deadline.slice(LONGEST);
-            let timeout = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: i64::from(slice.subsec_nanos()) };
+            let timeout = Timespec {
+                tv_sec: slice.as_secs() as i64,
+                tv_nsec: i64::from(slice.subsec_nanos()),
+            };
             match poll(&mut [PollFd::new(&socket, events)], Some(&timeout)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
@@ -94,7 +124,10 @@ impl Wait {
                 return Err(LinkError::Interrupted);
             }
             if self.deadline.expired() {
-                return Err(LinkError::Timeout { waited: since.elapsed(), half_written: false });
+                return Err(LinkError::Timeout {
+                    waited: since.elapsed(),
+                    half_written: false,
+                });
             }
         }
     }
@@ -102,17 +135,24 @@ impl Wait {
 
 /// Writes to a socket what it borrows from the caller.
 pub(crate) struct SocketOutlet {
-    socket: Arc<Socket>,
+    pub(crate) socket: Arc<Socket>,
+    stats: Arc<LinkStats>,
 }
 
 impl SocketOutlet {
-    pub(crate) fn new(socket: Arc<Socket>) -> SocketOutlet {
-        SocketOutlet { socket }
+    pub(crate) fn new(socket: Arc<Socket>, stats: Arc<LinkStats>) -> SocketOutlet {
+        SocketOutlet { socket, stats }
     }
 }
 
 impl Outlet for SocketOutlet {
-    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
+    fn write_all(
+        &mut self,
+        header: &[u8],
+        meta: &[u8],
+        payload: &[&[u8]],
+        deadline: Deadline,
+    ) -> Result<(), Stopped> {
         /// Pieces of one system call. The kernel takes 1024, but the list is built anew after each partial write.
         const WINDOW: usize = 64;
         let parts = payload.len() + 2;
@@ -121,7 +161,7 @@ impl Outlet for SocketOutlet {
             1 => meta,
             more => payload[more - 2],
         };
-        let mut wait = Wait::until(deadline);
+        let mut wait = Wait::counted(deadline, &self.stats.send_parks);
         let (mut index, mut offset, mut written) = (0, 0, 0usize);
         loop {
             let mut window = [IoSlice::new(&[]); WINDOW];
@@ -138,7 +178,12 @@ impl Outlet for SocketOutlet {
                 return Ok(());
             }
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match sendmsg(&self.socket, &window[..used], &mut SendAncillaryBuffer::default(), flags) {
+            match sendmsg(
+                &self.socket,
+                &window[..used],
+                &mut SendAncillaryBuffer::default(),
+                flags,
+            ) {
                 Ok(mut sent) => {
                     written += sent;
                     while index < parts && sent >= part(index).len() - offset {
@@ -148,11 +193,18 @@ impl Outlet for SocketOutlet {
                     offset += sent;
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait
-                    .ready(&self.socket, PollFlags::OUT)
-                    .map_err(|error| Stopped { error, half_written: written > 0 })?,
+                Err(Errno::AGAIN) => {
+                    wait.ready(&self.socket, PollFlags::OUT)
+                        .map_err(|error| Stopped {
+                            error,
+                            half_written: written > 0,
+                        })?
+                }
                 Err(errno) => {
-                    return Err(Stopped { error: LinkError::from_errno(errno), half_written: written > 0 });
+                    return Err(Stopped {
+                        error: LinkError::from_errno(errno),
+                        half_written: written > 0,
+                    });
                 }
             }
         }
@@ -172,6 +224,7 @@ impl Drop for SocketOutlet {
 /// Reads from a socket, small things through a buffer.
 pub(crate) struct SocketInlet {
     socket: Arc<Socket>,
+    stats: Arc<LinkStats>,
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
@@ -182,20 +235,26 @@ const DIRECT: usize = 16 << 10;
 const BUFFER: usize = 64 << 10;
 
 impl SocketInlet {
-    pub(crate) fn new(socket: Arc<Socket>) -> SocketInlet {
-        SocketInlet { socket, buffer: vec![0; BUFFER].into_boxed_slice(), start: 0, end: 0 }
+    pub(crate) fn new(socket: Arc<Socket>, stats: Arc<LinkStats>) -> SocketInlet {
+        SocketInlet {
+            socket,
+            stats,
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            start: 0,
+            end: 0,
+        }
     }
 }
 
-impl Inlet for SocketInlet {
+impl ByteInlet for SocketInlet {
     fn read_some(&mut self, target: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
         if self.start == self.end {
             if target.len() >= DIRECT {
-                return receive(&self.socket, target, deadline);
+                return receive(&self.socket, target, deadline, &self.stats);
             }
             self.start = 0;
             self.end = 0; // stays so if the next line fails
-            self.end = receive(&self.socket, &mut self.buffer, deadline)?;
+            self.end = receive(&self.socket, &mut self.buffer, deadline, &self.stats)?;
         }
         let ready = &self.buffer[self.start..self.end];
         let taken = ready.len().min(target.len());
@@ -210,8 +269,13 @@ impl Inlet for SocketInlet {
 }
 
 /// Waits for bytes on the socket; 0 is its end.
-pub(crate) fn receive(socket: &Socket, buffer: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
-    let mut wait = Wait::until(deadline);
+pub(crate) fn receive(
+    socket: &Socket,
+    buffer: &mut [u8],
+    deadline: Deadline,
+    stats: &LinkStats,
+) -> Result<usize, LinkError> {
+    let mut wait = Wait::counted(deadline, &stats.parks);
     loop {
         match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
             Ok((read, _)) => return Ok(read),

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
+use syncline_metrics::LinkStats;
 
-use crate::framing::Stamp;
+use crate::framing::{self, Bytes, Stamp};
 use crate::link::{Link, LinkInfo, TransportKind};
 use crate::sealed::{SealedInlet, SealedOutlet, Session};
 use crate::stream::{self, Socket};
-use crate::framing;
 
 /// An idle connection is probed after this long, so that a host that vanished is noticed although nothing is sent.
 const PROBE_AFTER: Duration = Duration::from_secs(15);
@@ -41,16 +41,21 @@ pub fn link(fd: OwnedFd, peer: impl Into<String>, epoch: u32, rank: u32) -> io::
 }
 
 pub(crate) fn build(fd: OwnedFd, peer: String, stamp: Stamp, session: Option<Session>) -> Link {
-    let info = LinkInfo { transport: TransportKind::Tcp, peer, encrypted: session.is_some() };
+    let info = LinkInfo {
+        transport: TransportKind::Tcp,
+        peer,
+        encrypted: session.is_some(),
+    };
     match session {
         None => stream::clear_link(fd, stamp, info),
         Some(session) => {
             let socket = Arc::new(Socket::new(fd));
             let wake = stream::waker(&socket);
+            let stats = Arc::new(LinkStats::new());
             let (outgoing, incoming) = session.split();
-            let outlet = SealedOutlet::new(Arc::clone(&socket), outgoing);
-            let inlet = SealedInlet::new(socket, incoming);
-            framing::link(outlet, inlet, stamp, info, wake)
+            let outlet = SealedOutlet::new(Arc::clone(&socket), outgoing, Arc::clone(&stats));
+            let inlet = Bytes::new(SealedInlet::new(socket, incoming, Arc::clone(&stats)));
+            framing::link(outlet, inlet, stamp, info, stats, wake)
         }
     }
 }

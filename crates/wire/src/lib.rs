@@ -16,10 +16,14 @@ pub mod codec;
 mod error;
 pub mod fingerprint;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod kind;
 pub mod message;
+pub mod value;
 
 pub use error::WireError;
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use frame::{Flags, FrameHeader, HEADER_LEN, Limits, MAGIC, VERSION};
 pub use kind::Kind;
+pub use value::{EncodedValue, TensorValue, Value};

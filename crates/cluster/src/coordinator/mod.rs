@@ -3,5 +3,6 @@
 mod serve;
 mod state;
 
+pub(crate) use serve::hex;
 pub use serve::{Coordinator, Listen};
 pub use state::{Action, ConnectionId, Event, Spec, State, heartbeat_interval};

@@ -3,14 +3,15 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use syncline_shm::wait::Deadline;
-use syncline_transport::{Address, Connection, Door, DoorConfig, DoorEvent, DoorWaker, JobKey, RecvHalf, SendHalf, Severer};
+use syncline_transport::{Address, Connection, Door, DoorConfig, DoorEvent, DoorWaker, JobKey, RecvHalf, SendHalf, Severer, TransportKind};
 use syncline_wire::message::{Control, DownCause, Hello, Purpose};
-use syncline_wire::codec;
 
 use super::state::{Action, ConnectionId, Event, Spec, State};
 use crate::Error;
@@ -41,6 +42,7 @@ pub struct Coordinator {
     events: mpsc::Sender<Input>,
     finished: mpsc::Receiver<()>,
     door: DoorWaker,
+    closed: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -58,17 +60,19 @@ impl Coordinator {
         let config = DoorConfig { key, identity: spec.job, unix: Some(unix), tcp: listen.tcp.clone(), encrypt_tcp: listen.encrypt };
         let door = Door::open(config).map_err(|error| Error::system("start: opening the coordinator's door", error))?;
         let unix_name = door.unix_name().unwrap_or_default().to_owned();
-        let tcp = door.tcp_addresses().to_vec();
+        let tcp = door.tcp_addresses();
         let waker = door.waker();
         let (events, inbox) = mpsc::channel();
         let (finish, finished) = mpsc::channel();
         let epoch = spec.epoch;
         let to_state = events.clone();
+        let closed = Arc::new(AtomicBool::new(false));
+        let door_closed = Arc::clone(&closed);
         let threads = vec![
-            spawn("syncline-door", move || welcome_visitors(door, epoch, &to_state))?,
+            spawn("syncline-door", move || welcome_visitors(door, epoch, &to_state, &door_closed))?,
             spawn("syncline-coord", move || carry_out(State::new(spec), &inbox, &finish))?,
         ];
-        Ok(Coordinator { unix_name, tcp, events, finished, door: waker, threads })
+        Ok(Coordinator { unix_name, tcp, events, finished, door: waker, closed, threads })
     }
 
     /// Where members of the same host reach it.
@@ -94,7 +98,8 @@ impl Coordinator {
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
-        self.door.wake_and_close();
+        self.closed.store(true, Release);
+        self.door.wake();
         let _ = self.events.send(Input::Stop);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -102,13 +107,14 @@ impl Drop for Coordinator {
     }
 }
 
-fn welcome_visitors(mut door: Door, epoch: u32, events: &mpsc::Sender<Input>) {
+fn welcome_visitors(mut door: Door, epoch: u32, events: &mpsc::Sender<Input>, closed: &AtomicBool) {
     let mut next: ConnectionId = 0;
-    while !door.is_closed() {
+    while !closed.load(Acquire) {
         for event in door.step(Deadline::never()) {
+            let worth_a_line = event.is_worth_a_line();
             match event {
                 DoorEvent::Visitor { hello, connection, .. } => {
-                    let purpose = codec::decode_message::<Hello>(&hello, hello.len()).map(|hello| hello.purpose);
+                    let purpose = Hello::decode(&hello).map(|hello| hello.purpose);
                     if let Ok(Purpose::Control) = purpose {
                         next += 1;
                         connect(next, connection, epoch, events);
@@ -116,14 +122,15 @@ fn welcome_visitors(mut door: Door, epoch: u32, events: &mpsc::Sender<Input>) {
                         tracing::warn!("refused {}: it did not come to join ({purpose:?})", connection.peer());
                     }
                 }
-                DoorEvent::Refused { from, why, .. } => tracing::warn!("refused {from}: {why}"),
+                DoorEvent::Refused { from, why, count } if worth_a_line => tracing::warn!("refused {from}: {why} (number {count})"),
+                _ => {}
             }
         }
     }
 }
 
 fn connect(connection: ConnectionId, visitor: Connection, epoch: u32, events: &mpsc::Sender<Input>) {
-    let local = visitor.is_local();
+    let local = visitor.transport() == TransportKind::Unix;
     let link = visitor.into_stream_link(epoch, COORDINATOR);
     let severer = link.severer();
     let (sender, receiver) = link.split();

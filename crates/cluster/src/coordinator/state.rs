@@ -38,12 +38,29 @@ impl Spec {
 /// Something that happened.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// An authenticated member said its first word. `local` members need no heartbeats: their socket tells.
-    Said { connection: ConnectionId, local: bool, message: Control },
+    /// An authenticated member said something.
+    Said {
+        /// On this connection.
+        connection: ConnectionId,
+        /// It runs on this host and needs no heartbeats: its socket tells.
+        local: bool,
+        /// Its words.
+        message: Control,
+    },
     /// A member's connection ended.
-    Closed { connection: ConnectionId, detail: String },
-    /// The launcher saw the process of `rank` end.
-    ProcessEnded { rank: u32, cause: DownCause },
+    Closed {
+        /// Which.
+        connection: ConnectionId,
+        /// How it was noticed.
+        detail: String,
+    },
+    /// The launcher saw a process end.
+    ProcessEnded {
+        /// The process of this rank.
+        rank: u32,
+        /// How it ended.
+        cause: DownCause,
+    },
     /// Time passed.
     Tick,
 }
@@ -52,9 +69,17 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Send a message to a member.
-    Send { connection: ConnectionId, message: Control },
+    Send {
+        /// To this one.
+        connection: ConnectionId,
+        /// These words.
+        message: Control,
+    },
     /// Close a member's connection, after what was sent before.
-    Close { connection: ConnectionId },
+    Close {
+        /// Which.
+        connection: ConnectionId,
+    },
     /// Everybody has left or died; nothing will follow.
     Finished,
 }
@@ -139,9 +164,9 @@ impl State {
             seat.last_heard = now;
         }
         match (message, speaker) {
-            (Control::Join { member, rank, world, epoch, .. }, None) => self.admit(connection, local, member, rank, world, epoch, now),
+            (Control::Join { member, world, epoch, .. }, None) => self.admit(connection, local, member, world, epoch, now),
             (Control::Leaving, Some(rank)) => self.leave(rank),
-            (Control::Abort { blame, reason }, Some(rank)) => self.aborted(rank, blame, reason),
+            (Control::Abort { blame, silent, reason }, Some(rank)) => self.aborted(rank, blame, silent, reason),
             (Control::Heartbeat { .. }, Some(_)) => Vec::new(),
             (other, _) => {
                 let reason = format!("did not expect {other:?} at this point");
@@ -150,13 +175,12 @@ impl State {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "these are the fields of one message and where it came from")]
-    fn admit(&mut self, connection: ConnectionId, local: bool, mut member: MemberInfo, asked: Option<u32>, world: u32, epoch: u32, now: Duration) -> Vec<Action> {
-        let rank = match self.seat_for(&member, asked, world, epoch) {
+    fn admit(&mut self, connection: ConnectionId, local: bool, member: MemberInfo<Option<u32>>, world: u32, epoch: u32, now: Duration) -> Vec<Action> {
+        let rank = match self.seat_for(&member, world, epoch) {
             Ok(rank) => rank,
             Err(reason) => return vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }],
         };
-        member.rank = rank;
+        let member = member.with_rank(rank);
         self.seats.insert(rank, Seat { info: member, connection: Some(connection), local, left: false, last_heard: now });
         if self.phase == Phase::Waiting {
             self.phase = Phase::Gathering { since: now };
@@ -171,7 +195,7 @@ impl State {
         Vec::new()
     }
 
-    fn seat_for(&self, member: &MemberInfo, asked: Option<u32>, world: u32, epoch: u32) -> Result<u32, String> {
+    fn seat_for(&self, member: &MemberInfo<Option<u32>>, world: u32, epoch: u32) -> Result<u32, String> {
         let ours = self.spec.world();
         if epoch != self.spec.epoch {
             return Err(format!("it belongs to start number {epoch} of the job, and this is number {}; it is a straggler of an earlier start", self.spec.epoch));
@@ -179,8 +203,8 @@ impl State {
         if world != ours {
             return Err(format!("it expects {world} ranks and this job has {ours}; all processes need the same world size"));
         }
-        let Some(rank) = asked else {
-            let seats = if member.role.is_worker() { 0..self.spec.workers } else { self.spec.workers..ours };
+        let Some(rank) = member.rank else {
+            let seats = if member.role.works() { 0..self.spec.workers } else { self.spec.workers..ours };
             return seats.clone().find(|rank| !self.seats.contains_key(rank)).ok_or_else(|| format!("all {} seats of its role are taken", seats.len()));
         };
         if rank >= ours {
@@ -220,13 +244,14 @@ impl State {
         actions
     }
 
-    fn aborted(&mut self, rank: u32, blame: Option<u32>, reason: String) -> Vec<Action> {
+    fn aborted(&mut self, rank: u32, blame: Option<u32>, silent: bool, reason: String) -> Vec<Action> {
         match blame {
             Some(culprit) if culprit != rank && culprit < self.spec.world() => {
                 if self.deaths.iter().any(|death| death.rank == culprit) {
                     return Vec::new();
                 }
-                self.bury(Death { rank: culprit, cause: DownCause::Silent { millis: self.spec.timeout.as_millis() as u64 }, detail: reason, reported_by: Some(rank) })
+                let cause = if silent { DownCause::Silent { millis: self.spec.timeout.as_millis() as u64 } } else { DownCause::Disconnected };
+                self.bury(Death { rank: culprit, cause, detail: reason, reported_by: Some(rank) })
             }
             _ => self.bury(Death { rank, cause: DownCause::Exited { code: 1 }, detail: reason, reported_by: None }),
         }
@@ -266,9 +291,11 @@ impl State {
         let mut actions = Vec::new();
         if let Phase::Gathering { since } = self.phase
             && now >= since + self.spec.timeout
-            && self.deaths.is_empty()
         {
-            actions.extend(self.tell_all(&self.start_timeout()));
+            // Whoever heard of a death meanwhile knows why the job does not start.
+            if self.deaths.is_empty() {
+                actions.extend(self.tell_all(&self.start_timeout()));
+            }
             self.phase = Phase::Finished;
             actions.push(Action::Finished);
             return actions;

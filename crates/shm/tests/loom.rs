@@ -1,0 +1,297 @@
+//! Every interleaving of the protocols, explored by loom.
+//!
+//! A futex sleep has no time-out here, so a wake-up that is lost is a deadlock, which loom
+//! reports; payload bytes are tracked cells, so a copy that races with another is reported too.
+//! Run by `RUSTFLAGS="--cfg loom" cargo test -p syncline-shm --test loom --release`.
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use loom::thread;
+use syncline_shm::bell::Bell;
+use syncline_shm::meeting::{MeetError, Meeting};
+use syncline_shm::ring::PushError;
+use syncline_shm::wait::{Deadline, Patience, WaitError, wait_for};
+use syncline_shm::{arena, ring};
+
+/// Explores with at most `preemptions` forced switches: bugs need few, the models stay quick.
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+fn wait<T>(bell: &Bell, poll: impl FnMut() -> Option<T>) -> T {
+    wait_for(poll, bell, Patience::none(), Deadline::never(), &|| true).unwrap()
+}
+
+#[test]
+fn a_sleeper_is_never_missed() {
+    loom::model(|| {
+        let bell = Bell::private();
+        let flag = Arc::new(AtomicBool::new(false));
+        let (theirs, said) = (bell.clone(), Arc::clone(&flag));
+        let ringer = thread::spawn(move || {
+            said.store(true, Ordering::Release);
+            theirs.ring_if_waiting();
+        });
+        wait(&bell, || flag.load(Ordering::Acquire).then_some(()));
+        ringer.join().unwrap();
+    });
+}
+
+#[test]
+fn two_sleepers_on_one_bell_are_both_woken() {
+    explore(3, || {
+        let bell = Bell::private();
+        let flag = Arc::new(AtomicBool::new(false));
+        let sleeper = {
+            let (bell, flag) = (bell.clone(), Arc::clone(&flag));
+            thread::spawn(move || wait(&bell, || flag.load(Ordering::Acquire).then_some(())))
+        };
+        let ringer = {
+            let (bell, flag) = (bell.clone(), Arc::clone(&flag));
+            thread::spawn(move || {
+                flag.store(true, Ordering::Release);
+                bell.ring_if_waiting();
+            })
+        };
+        wait(&bell, || flag.load(Ordering::Acquire).then_some(()));
+        sleeper.join().unwrap();
+        ringer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_watcher_ends_a_wait_for_the_dead_but_not_before_its_last_words() {
+    loom::model(|| {
+        let bell = Bell::private();
+        let words = Arc::new(AtomicUsize::new(0));
+        let dead = Arc::new(AtomicBool::new(false));
+        let watcher = {
+            let (bell, words, dead) = (bell.clone(), Arc::clone(&words), Arc::clone(&dead));
+            thread::spawn(move || {
+                words.store(1, Ordering::Release);
+                dead.store(true, Ordering::Release);
+                bell.ring_if_waiting();
+            })
+        };
+        let alive = || !dead.load(Ordering::Acquire);
+        let heard = |least| {
+            wait_for(
+                || (words.load(Ordering::Acquire) >= least).then_some(()),
+                &bell,
+                Patience::none(),
+                Deadline::never(),
+                &alive,
+            )
+        };
+        assert_eq!(heard(1), Ok(()));
+        assert_eq!(heard(2), Err(WaitError::Gone));
+        watcher.join().unwrap();
+    });
+}
+
+#[test]
+fn records_arrive_in_order_through_a_ring_that_is_too_small() {
+    // One record fits, three are sent: the producer has to wait, and both sides sleep.
+    explore(3, || {
+        let (mut producer, mut consumer) = ring::private(32);
+        let (room, data) = (Bell::private(), Bell::private());
+        let sender = {
+            let (room, data) = (room.clone(), data.clone());
+            thread::spawn(move || {
+                for n in 1..=3_u8 {
+                    wait(&room, || match producer.try_push(&[&[n], &[n, n]]) {
+                        Ok(()) => Some(()),
+                        Err(PushError::Full) => None,
+                        Err(error) => panic!("{error}"),
+                    });
+                    data.ring_if_waiting();
+                }
+            })
+        };
+        let mut record = Vec::new();
+        for n in 1..=3_u8 {
+            wait(&data, || {
+                consumer.try_pop(&mut record).unwrap().then_some(())
+            });
+            assert_eq!(record, [n; 3]);
+            room.ring_if_waiting();
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_record_that_wraps_is_copied_without_a_race() {
+    explore(3, || {
+        let (mut producer, mut consumer) = ring::private(32);
+        producer.try_push(&[b"first"]).unwrap(); // takes 16 bytes; the next needs 24 and a label
+        let room = Bell::private();
+        let sender = {
+            let room = room.clone();
+            thread::spawn(move || {
+                wait(&room, || producer.try_push(&[b"twelve bytes"]).ok());
+            })
+        };
+        let mut record = Vec::new();
+        assert!(consumer.try_pop(&mut record).unwrap());
+        assert_eq!(record, b"first");
+        room.ring_if_waiting();
+        if consumer.try_pop(&mut record).unwrap() {
+            assert_eq!(record, b"twelve bytes");
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_slot_is_read_behind_its_writer_and_used_again() {
+    explore(2, || {
+        let (room, data) = (Bell::private(), Bell::private());
+        let (mut writer, mut reader) = arena::private(1, 2, room.clone());
+        let (mut producer, mut consumer) = ring::private(32);
+        let sender = {
+            let data = data.clone();
+            thread::spawn(move || {
+                for round in 0..2_u8 {
+                    let mut filling = wait(&room, || writer.try_claim().unwrap());
+                    producer.try_push(&[&[filling.slot() as u8]]).unwrap();
+                    data.ring_if_waiting();
+                    for n in 0..2 {
+                        writer.put(&mut filling, &[10 * round + n]);
+                        writer.show(&filling);
+                        data.ring_if_waiting();
+                    }
+                }
+            })
+        };
+        let mut record = Vec::new();
+        for round in 0..2_u8 {
+            wait(&data, || {
+                consumer.try_pop(&mut record).unwrap().then_some(())
+            });
+            let mut arrival = reader.accept(record[0].into(), 2).unwrap();
+            let mut got = Vec::new();
+            while got.len() < 2 {
+                let there = wait(&data, || Some(arrival.poll().unwrap()).filter(|&n| n > 0));
+                arrival.append_to(there, &mut got);
+            }
+            assert_eq!(got, [10 * round, 10 * round + 1]);
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_held_slot_is_not_written_until_it_is_dropped() {
+    explore(3, || {
+        let (room, data) = (Bell::private(), Bell::private());
+        let (mut writer, mut reader) = arena::private(1, 1, room.clone());
+        let mut filling = writer.try_claim().unwrap().unwrap();
+        writer.put(&mut filling, &[7]);
+        writer.show(&filling);
+        let mut arrival = reader.accept(0, 1).unwrap();
+        assert!(arrival.is_filled().unwrap());
+        let held = arrival.hold();
+        let sender = {
+            let data = data.clone();
+            thread::spawn(move || {
+                let mut filling = wait(&room, || writer.try_claim().unwrap());
+                writer.put(&mut filling, &[8]);
+                writer.show(&filling);
+                data.ring_if_waiting();
+            })
+        };
+        let mut byte = [0];
+        held.copy_to(0, &mut byte);
+        assert_eq!(byte, [7]);
+        drop(held);
+        sender.join().unwrap();
+    });
+}
+
+/// What each rank did before a meeting must be visible to all after it, without any other order.
+fn meet(ranks: usize, rounds: u64, preemptions: usize) {
+    explore(preemptions, move || {
+        let cells: Arc<Vec<_>> =
+            Arc::new((0..ranks).map(|_| loom::cell::UnsafeCell::new(0)).collect());
+        let mut members = Vec::new();
+        for (me, mut meeting) in Meeting::private(ranks, Patience::none())
+            .into_iter()
+            .enumerate()
+        {
+            let cells = Arc::clone(&cells);
+            let mut run = move || {
+                for _ in 0..rounds {
+                    // SAFETY: loom fails the model if this write races with a read below.
+                    cells[me].with_mut(|cell| unsafe { *cell = meeting.round() + 1 });
+                    let round = meeting.arrive();
+                    meeting.wait(round, Deadline::never(), &|_| false).unwrap();
+                    for cell in cells.iter() {
+                        // SAFETY: loom fails the model if this read races with a write above.
+                        assert!(cell.with(|cell| unsafe { *cell }) >= round);
+                    }
+                    // The others still read: writing waits for a second meeting.
+                    let round = meeting.arrive();
+                    meeting.wait(round, Deadline::never(), &|_| false).unwrap();
+                }
+            };
+            if me + 1 == ranks {
+                run();
+            } else {
+                members.push(thread::spawn(run));
+            }
+        }
+        members
+            .into_iter()
+            .for_each(|member| member.join().unwrap());
+    });
+}
+
+#[test]
+fn two_ranks_meet_and_nobody_sleeps_through_it() {
+    meet(2, 1, 3);
+}
+
+#[test]
+fn three_ranks_meet_and_nobody_sleeps_through_it() {
+    explore(2, || {
+        let mut meetings = Meeting::private(3, Patience::none());
+        let mut mine = meetings.pop().unwrap();
+        let others: Vec<_> = meetings
+            .into_iter()
+            .map(|mut meeting| {
+                thread::spawn(move || {
+                    let round = meeting.arrive();
+                    meeting.wait(round, Deadline::never(), &|_| false)
+                })
+            })
+            .collect();
+        let round = mine.arrive();
+        mine.wait(round, Deadline::never(), &|_| false).unwrap();
+        for other in others {
+            other.join().unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_leader_releases_those_who_sleep() {
+    explore(3, || {
+        let mut meetings = Meeting::private(2, Patience::none());
+        let mut member = meetings.pop().unwrap();
+        let mut leader = meetings.pop().unwrap();
+        let led = thread::spawn(move || {
+            let round = leader.arrive();
+            leader.wait(round, Deadline::never(), &|_| false).unwrap();
+            leader.release(round);
+        });
+        let round = member.arrive();
+        let released: Result<(), MeetError> =
+            member.wait_released(round, 0, Deadline::never(), &|_| false);
+        released.unwrap();
+        led.join().unwrap();
+    });
+}

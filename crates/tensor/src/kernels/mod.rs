@@ -1,0 +1,51 @@
+//! The inner loops: everything that touches each number of a tensor.
+//!
+//! Public functions take bytes with a run-time dtype, or typed slices, of any alignment and any length, zero included.
+//! They check every length first, so a call that fails has written nothing.
+//!
+//! ```text
+//! reduce   acc op= src · out = a op b · out = s₀ op s₁ op …     sum prod min max
+//! scale    y += a·x · x *= a
+//! cast     any dtype to any other, rounded once
+//! rows     gather, scatter and scatter-add of whole rows by id
+//! strided  copies between any two layouts
+//! ```
+//!
+//! # Rules of arithmetic
+//!
+//! The same in every path, so that the CPU a rank runs on never shows in its results:
+//! - Half types are computed in f32 and rounded to nearest even when stored.
+//! - Integers wrap around, in sums, products and whole-numbered factors alike.
+//! - A product and a sum are two roundings: nothing is fused, whatever the CPU offers.
+//! - Min and max return NaN if either side is NaN, and count `-0.0` as smaller than `0.0`.
+//! - Which payload a NaN carries is not promised.
+//!
+//! # How a kernel reaches the CPU
+//!
+//! A kernel is written once, as a plain generic loop in a `Work` (see `dispatch.rs`). The compiler makes one copy per
+//! [`SimdLevel`] and vectorises each for its instructions; [`simd_level`] picks one when the first kernel runs.
+//! Wheels are built for plain x86-64, other architectures get the one copy for their own baseline.
+
+mod byte_slices;
+mod cast;
+mod dispatch;
+pub(crate) mod half_bits;
+pub(crate) mod lanes;
+mod number;
+mod reduce;
+mod rows;
+mod scale;
+mod strided;
+
+#[cfg(test)]
+mod properties;
+
+pub use cast::{cast, cast_typed};
+pub use dispatch::{SimdLevel, simd_level};
+pub use reduce::{
+    ReduceOp, reduce_into, reduce_into_typed, reduce_many_into, reduce_pair_into,
+    reduce_pair_into_typed,
+};
+pub use rows::{RowLayout, gather_rows, scatter_add_rows, scatter_rows};
+pub use scale::{axpy, axpy_typed, scale, scale_typed};
+pub use strided::copy_strided;

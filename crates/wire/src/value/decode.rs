@@ -1,0 +1,270 @@
+//! Bytes from outside as a value: every count is measured against what is there before it is believed.
+
+use std::borrow::Cow;
+
+use syncline_tensor::{DType, Shape};
+
+use super::layout::*;
+use super::{TensorValue, Value};
+use crate::Limits;
+use crate::error::{Result, WireError};
+
+impl<'a> Value<'a> {
+    /// Reads a value from a frame's meta and payload, borrowing strings, bytes and tensors from them.
+    ///
+    /// Accepts exactly what [`encode`](Value::encode) writes: anything else, left-over bytes included, is an error.
+    /// It never panics, and never holds more memory than [`MEMORY_PER_BYTE`](super::MEMORY_PER_BYTE) times what it was given.
+    pub fn decode(meta: &'a [u8], payload: &'a [u8], limits: &Limits) -> Result<Value<'a>> {
+        limits.check_meta_len(meta.len() as u64)?;
+        limits.check_payload_len(payload.len() as u64)?;
+        let mut decoder = Decoder {
+            meta: Reader {
+                part: "value",
+                bytes: meta,
+                at: 0,
+            },
+            payload: Reader {
+                part: "payload of the value",
+                bytes: payload,
+                at: 0,
+            },
+            owed: 0,
+        };
+        let value = decoder.value(0)?;
+        decoder.meta.finish()?;
+        decoder.payload.finish()?;
+        Ok(value)
+    }
+}
+
+struct Decoder<'a> {
+    meta: Reader<'a>,
+    payload: Reader<'a>,
+    /// Words that the lists around this place still have to receive. A list inside may promise only what
+    /// they leave over: otherwise a hundred nested lists could each reserve memory for the same bytes.
+    owed: usize,
+}
+
+impl<'a> Decoder<'a> {
+    fn value(&mut self, depth: usize) -> Result<Value<'a>> {
+        let at = self.meta.at;
+        let head = u64::from_le_bytes(self.meta.array()?);
+        let (tag, argument) = (head as u8, head >> 8);
+        let malformed = |cause| {
+            Err(WireError::Malformed {
+                part: "value",
+                at: at as u64,
+                cause,
+            })
+        };
+        let value = match tag {
+            NIL if argument == 0 => Value::Nil,
+            BOOL if argument <= 1 => Value::Bool(argument == 1),
+            INT => Value::Int(head as i64 >> 8),
+            WIDE_INT if argument == 0 => match i64::from_le_bytes(self.meta.array()?) {
+                number if is_narrow(number) => return malformed("a short integer is spelled long"),
+                number => Value::Int(number),
+            },
+            FLOAT if argument == 0 => {
+                Value::Float(f64::from_bits(u64::from_le_bytes(self.meta.array()?)))
+            }
+            STR => Value::Str(text(at, self.inline(at, argument)?)?),
+            BYTES => Value::Bytes(Cow::Borrowed(self.inline(at, argument)?)),
+            RAW_STR => Value::Str(text(at, self.raw(at, argument)?)?),
+            RAW_BYTES => Value::Bytes(Cow::Borrowed(self.raw(at, argument)?)),
+            LIST => Value::List(self.list(argument, depth)?),
+            MAP => Value::Map(self.map(argument, depth)?),
+            TENSOR => Value::Tensor(Box::new(self.tensor(at, argument)?)),
+            NIL | BOOL | WIDE_INT | FLOAT => {
+                return malformed("a tag has an argument that it cannot have");
+            }
+            _ => return malformed("there is no such tag"),
+        };
+        Ok(value)
+    }
+
+    /// Bytes that stand in the meta, filled up with zeros to a word.
+    fn inline(&mut self, at: usize, len: u64) -> Result<&'a [u8]> {
+        if len >= RAW_FROM as u64 {
+            return Err(misplaced(at));
+        }
+        let bytes = self.meta.take(len)?;
+        self.meta.zeros(gap(len, WORD))?;
+        Ok(bytes)
+    }
+
+    /// Bytes that stand in the payload although a shorter string would not.
+    fn raw(&mut self, at: usize, len: u64) -> Result<&'a [u8]> {
+        if len < RAW_FROM as u64 {
+            return Err(misplaced(at));
+        }
+        self.bulk(len)
+    }
+
+    /// The next item of the payload.
+    fn bulk(&mut self, len: u64) -> Result<&'a [u8]> {
+        if len > 0 {
+            self.payload.zeros(gap(self.payload.at as u64, ALIGNMENT))?;
+        }
+        self.payload.take(len)
+    }
+
+    fn list(&mut self, count: u64, depth: usize) -> Result<Vec<Value<'a>>> {
+        let count = self.promise(count, 1, depth)?;
+        let mut items = Vec::with_capacity(count);
+        for _ in 0..count {
+            items.push(self.promised(depth)?);
+        }
+        Ok(items)
+    }
+
+    fn map(&mut self, count: u64, depth: usize) -> Result<Vec<(Value<'a>, Value<'a>)>> {
+        let count = self.promise(count, 2, depth)?;
+        let mut pairs = Vec::with_capacity(count);
+        for _ in 0..count {
+            let at = self.meta.at as u64;
+            let key = self.promised(depth)?;
+            if let Value::Nil = key {
+                return Err(WireError::Malformed {
+                    part: "value",
+                    at,
+                    cause: "a map has a nil key",
+                });
+            }
+            pairs.push((key, self.promised(depth)?));
+        }
+        Ok(pairs)
+    }
+
+    /// Checks that `count` entries of `words` words each can still be there, and sets those words aside.
+    fn promise(&mut self, count: u64, words: u64, depth: usize) -> Result<usize> {
+        if depth == MAX_DEPTH {
+            return Err(WireError::TooDeep { max: MAX_DEPTH });
+        }
+        let free = (self.meta.remaining() / WORD).saturating_sub(self.owed);
+        let wanted = count.saturating_mul(words); // a count has 56 bits, so this is exact
+        if wanted > free as u64 {
+            return Err(WireError::Truncated {
+                part: "value",
+                at: self.meta.at as u64,
+                needed: wanted.saturating_mul(WORD as u64),
+                available: (free * WORD) as u64,
+            });
+        }
+        self.owed += wanted as usize;
+        Ok(count as usize)
+    }
+
+    /// Reads one entry whose word was set aside by [`promise`](Self::promise).
+    fn promised(&mut self, depth: usize) -> Result<Value<'a>> {
+        self.owed -= 1;
+        self.value(depth + 1)
+    }
+
+    fn tensor(&mut self, at: usize, argument: u64) -> Result<TensorValue<'a>> {
+        let malformed = |cause| WireError::Malformed {
+            part: "value",
+            at: at as u64,
+            cause,
+        };
+        let dtype =
+            DType::from_code(argument as u8).map_err(|_| malformed("there is no such dtype"))?;
+        let axes = argument >> 8;
+        if axes > MAX_AXES as u64 {
+            return Err(malformed("a tensor has too many axes"));
+        }
+        let mut dims = [0; MAX_AXES];
+        let dims = &mut dims[..axes as usize];
+        for extent in dims.iter_mut() {
+            *extent = usize::try_from(u64::from_le_bytes(self.meta.array()?))
+                .map_err(|_| malformed("a tensor is larger than memory"))?;
+        }
+        let shape = Shape::new(dims).map_err(|_| malformed("a tensor is larger than memory"))?;
+        let data = self.bulk(shape.byte_len(dtype) as u64)?;
+        TensorValue::new(dtype, shape, data)
+    }
+}
+
+fn text(at: usize, bytes: &[u8]) -> Result<Cow<'_, str>> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(Cow::Borrowed(text)),
+        Err(_) => Err(WireError::Malformed {
+            part: "value",
+            at: at as u64,
+            cause: "a string is not UTF-8",
+        }),
+    }
+}
+
+fn misplaced(at: usize) -> WireError {
+    let cause = "short strings and bytes stand in the meta, long ones in the payload";
+    WireError::Malformed {
+        part: "value",
+        at: at as u64,
+        cause,
+    }
+}
+
+/// Bytes from outside and how far they have been read.
+struct Reader<'a> {
+    part: &'static str,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    fn take(&mut self, len: u64) -> Result<&'a [u8]> {
+        if len > self.remaining() as u64 {
+            return Err(self.truncated(len));
+        }
+        let start = self.at;
+        self.at += len as usize;
+        Ok(&self.bytes[start..self.at])
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        match self.bytes[self.at..].first_chunk::<N>() {
+            Some(array) => {
+                self.at += N;
+                Ok(*array)
+            }
+            None => Err(self.truncated(N as u64)),
+        }
+    }
+
+    fn truncated(&self, needed: u64) -> WireError {
+        WireError::Truncated {
+            part: self.part,
+            at: self.at as u64,
+            needed,
+            available: self.remaining() as u64,
+        }
+    }
+
+    fn zeros(&mut self, count: usize) -> Result<()> {
+        let at = self.at as u64;
+        if self.take(count as u64)?.iter().any(|&byte| byte != 0) {
+            return Err(WireError::Malformed {
+                part: self.part,
+                at,
+                cause: "a gap is not filled with zeros",
+            });
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<()> {
+        match self.remaining() as u64 {
+            0 => Ok(()),
+            extra => Err(WireError::Trailing {
+                part: self.part,
+                at: self.at as u64,
+                extra,
+            }),
+        }
+    }
+}
