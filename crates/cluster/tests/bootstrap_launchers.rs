@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use syncline_cluster::bootstrap::pmi::Pmi;
@@ -110,9 +110,13 @@ fn launch(launcher: &[&str], ranks: u32, task: &str, before: &[&str], preload: O
         command.env_remove(name);
     }
     command.env("BOOTSTRAP_TEST_FOLDER", folder.path()).env("BOOTSTRAP_TEST_TASK", task);
-    command.env("HOME", &home).env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
-    let output = command.output().unwrap();
-    let said = || format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // Open MPI keeps a folder for all jobs of a user there, and two jobs that start and end at one moment race for it.
+    command.env("TMPDIR", folder.path());
+    command.env("HOME", &home).env_remove("XDG_CONFIG_HOME");
+    // An input that stays open: given one that has ended, Hydra 4.0.2 now and then dies of SIGPIPE when a rank ends at once (`true` is enough).
+    let (input, _open_until_the_end) = std::io::pipe().unwrap();
+    let output = command.stdin(input).output().unwrap();
+    let said = || format!("{}\n{}\n{}", output.status, String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let read = |rank: u32| {
         fs::read_to_string(folder.path().join(rank.to_string())).unwrap_or_else(|_| panic!("rank {rank} did not report:\n{}", said()))
     };

@@ -29,7 +29,7 @@ pub enum Meeting {
         /// Where else the coordinator may be, because a launcher's own port is already taken by its store.
         spare_ports: Vec<u16>,
     },
-    /// A file on storage that all hosts share; see [`super::file`].
+    /// A file on storage that all hosts share; see [`mod@super::file`].
     File {
         /// Where rank 0 writes it.
         path: PathBuf,

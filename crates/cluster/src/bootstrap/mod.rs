@@ -13,8 +13,8 @@
 //! assert_eq!((launch.launcher, launch.rank, launch.world), (Launcher::Explicit, Some(2), 4));
 //! # Ok::<(), bootstrap::BootstrapError>(())
 //! ```
-//! Each launcher is one file with one function `detect`, and one line in [`LAUNCHERS`]. Detection is pure. What touches the system is
-//! used later, by the meeting: [`TokenOrigin::resolve`], [`file`], [`pmi`] and [`address`]. Variables and traps: the README beside this file.
+//! Each launcher is one file with one function `detect`, and one line in `LAUNCHERS`. Detection is pure. What touches the system is
+//! used later, by the meeting: [`TokenOrigin::resolve`], [`mod@file`], [`pmi`] and [`address`]. Variables and traps: the README beside this file.
 
 pub mod address;
 mod arguments;

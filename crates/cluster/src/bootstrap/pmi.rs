@@ -13,7 +13,7 @@
 //! - After `finalize` it answers nothing any more: a later `MPI_Init` fails. Without `finalize`, the first rank to exit counts as crashed and
 //!   Hydra kills its neighbours. So [`Pmi::close`] finalizes, unless an MPI library is loaded: then `MPI_Finalize` will.
 //! - A program that loads MPI only after joining finds PMI finalized: it should load MPI first, or set `SYNCLINE_RENDEZVOUS`.
-//! - One exchange for each process. Jobs of one host never come here (see [`super::hydra`]).
+//! - One exchange for each process. Jobs of one host never come here (see `hydra.rs`).
 //!
 //! Answers are input: lines are capped, every read has a deadline, and after a deadline has passed the connection is
 //! spoiled, because the late answer would be taken for the next one.
