@@ -10,6 +10,7 @@
 //! Cost: on one host a store and n − 1 loads, no system call while all run. Between hosts ⌈log₂ h⌉ frames of 64 bytes
 //! sent and received by the first rank of each host. A wait always names whom it waits for.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::*;
 use std::time::Instant;
@@ -172,11 +173,10 @@ impl Exchange {
     }
 
     fn link(&mut self, seat: &Seat, peer: u32, deadline: Deadline) -> Result<&mut Link, Failure> {
-        if !self.links.contains_key(&peer) {
-            let link = seat.link(peer, Lane::BARRIER, deadline).map_err(Failure::Link)?;
-            self.links.insert(peer, link);
+        match self.links.entry(peer) {
+            Entry::Occupied(link) => Ok(link.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(seat.link(peer, Lane::BARRIER, deadline).map_err(Failure::Link)?)),
         }
-        Ok(self.links.get_mut(&peer).expect("just made"))
     }
 }
 

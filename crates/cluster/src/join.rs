@@ -22,7 +22,7 @@ use syncline_shm::wait::Deadline;
 use syncline_transport::{Connection, Door, DoorConfig, DoorEvent, JobKey, LinkError, RecvHalf, SendHalf, TransportKind};
 use syncline_wire::message::{Control, Hello, MemberInfo, Purpose};
 
-use crate::bootstrap::{HostSpan, Launch, Launcher, Meeting};
+use crate::bootstrap::{HostSpan, Launch, Launcher, Meeting, file};
 use crate::control::{ControlError, fate_of, receive_control, send_control};
 use crate::fate::Fates;
 use crate::job::{ControlLine, Job, Parts, Seat};
@@ -34,9 +34,18 @@ use crate::{Error, Topology, Who, control_thread, meet, roster, watcher};
 const GRACE: Duration = Duration::from_secs(3);
 
 pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> Result<Job, Error> {
-    if launch.meeting == Meeting::Alone {
-        return Job::alone(settings.timeout);
+    let joined = match launch.meeting {
+        Meeting::Alone => Job::alone(settings.timeout),
+        _ => join_others(launch, settings, deadline),
+    };
+    if let (Err(_), Meeting::File { path }) = (&joined, &launch.meeting) {
+        // Rank 0 removes the rendezvous file, unless it was killed before everybody had come.
+        file::remove_leftover(path, &launch.job, launch.epoch);
     }
+    joined
+}
+
+fn join_others(launch: &Launch, settings: &Settings, deadline: Deadline) -> Result<Job, Error> {
     let started = Instant::now();
     let met = meet::meet(launch, settings, deadline)?;
     let key = met.key.clone();

@@ -1,6 +1,6 @@
 //! Every launcher's variables as they really look, and what is understood from them.
 //!
-//! The environments were captured under the real launchers and shortened to what is read or might mislead.
+//! Those of Open MPI and MPICH were captured under the real launchers and shortened; the others follow the launchers' documents.
 
 use syncline_cluster::bootstrap::{Ancestor, Arguments, Environment, HostSpan, Launch, Launcher, Meeting, Role, Token, TokenOrigin, find};
 
