@@ -1,1 +1,33 @@
-//! cluster
+//! Who takes part in a job, who is still alive, and how to reach them.
+//!
+//! [`bootstrap`] turns the environment into a [`bootstrap::Launch`]; [`Job::join`] meets the others and returns this
+//! process's seat. Everything above (tables, trees, queues) asks the seat for links, barriers and fates.
+#![forbid(unsafe_code)]
+
+mod barrier;
+pub mod bootstrap;
+mod control;
+mod control_thread;
+pub mod coordinator;
+mod error;
+mod fate;
+mod group;
+mod job;
+mod join;
+mod meet;
+mod roster;
+mod settings;
+mod switchboard;
+mod topology;
+mod watcher;
+
+pub use bootstrap::Role;
+pub use error::{Error, ErrorKind, Who};
+pub use fate::{Fate, Fates};
+pub use group::Group;
+pub use job::Job;
+pub use settings::{Settings, TransportChoice};
+pub use switchboard::Lane;
+pub use syncline_transport::Deadline;
+pub use syncline_wire::message::DownCause;
+pub use topology::{Host, Topology};

@@ -25,6 +25,9 @@ use crate::wait::Patience;
 const MAGIC: u64 = u64::from_le_bytes(*b"SLN-bord");
 const VERSION: u32 = 1;
 
+/// The bit of a blame that says "silent rather than gone".
+const SILENT: u32 = 1 << 31;
+
 /// The most ranks one board takes.
 pub const MOST_RANKS: usize = 4096;
 
@@ -268,27 +271,16 @@ impl Slot<'_> {
             .store(state as u32, Ordering::Release);
     }
 
-    /// Whom this rank blames for its failure.
-    pub fn blame(&self) -> Option<u32> {
-        self.words
-            .standing
-            .blame
-            .load(Ordering::Acquire)
-            .checked_sub(1)
+    /// Whom this rank blames for its failure, and whether that one is silent rather than gone.
+    pub fn blame(&self) -> Option<(u32, bool)> {
+        let word = self.words.standing.blame.load(Ordering::Acquire);
+        (word & !SILENT).checked_sub(1).map(|rank| (rank, word & SILENT != 0))
     }
 
     /// Blames `rank`; the first blame stays, and `false` says that this one came later.
-    pub fn blame_once(&self, rank: u32) -> bool {
-        self.words
-            .standing
-            .blame
-            .compare_exchange(
-                0,
-                rank.saturating_add(1),
-                Ordering::Release,
-                Ordering::Relaxed,
-            )
-            .is_ok()
+    pub fn blame_once(&self, rank: u32, silent: bool) -> bool {
+        let word = (rank.min(SILENT - 2) + 1) | if silent { SILENT } else { 0 };
+        self.words.standing.blame.compare_exchange(0, word, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
     /// The rank's process id; 0 before it joined.
@@ -311,14 +303,14 @@ impl Slot<'_> {
         self.words.standing.rank.store(rank, Ordering::Release);
     }
 
-    /// How often the rank's watcher has shown that it runs.
+    /// When the rank's watcher last showed that it runs, on a clock all processes of the host share; 0 is never.
     pub fn heartbeat(&self) -> u64 {
         self.words.heartbeat.load(Ordering::Relaxed)
     }
 
     /// Shows that it runs.
-    pub fn beat(&self) {
-        self.words.heartbeat.fetch_add(1, Ordering::Relaxed);
+    pub fn beat(&self, now_nanos: u64) {
+        self.words.heartbeat.store(now_nanos, Ordering::Relaxed);
     }
 
     /// The bell this rank sleeps on.
@@ -404,9 +396,9 @@ mod tests {
         let board = Board::create(2, [0; 16]).unwrap();
         let slot = board.slot(1);
         assert_eq!(slot.blame(), None);
-        assert!(slot.blame_once(0));
-        assert!(!slot.blame_once(5));
-        assert_eq!(slot.blame(), Some(0));
+        assert!(slot.blame_once(0, true));
+        assert!(!slot.blame_once(5, false));
+        assert_eq!(slot.blame(), Some((0, true)));
     }
 
     #[test]

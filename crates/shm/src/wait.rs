@@ -35,6 +35,7 @@ pub const INTERRUPTIBLE_SLICE: Duration = Duration::from_millis(100);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
+    since: Option<Instant>,
     at: Option<Instant>,
     interrupt: Option<fn() -> bool>,
 }
@@ -42,8 +43,10 @@ pub struct Deadline {
 impl Deadline {
     /// Over when `wait` has passed; a span too long for the clock never ends.
     pub fn after(wait: Duration) -> Self {
+        let now = Instant::now();
         Deadline {
-            at: Instant::now().checked_add(wait),
+            since: Some(now),
+            at: now.checked_add(wait),
             interrupt: None,
         }
     }
@@ -51,6 +54,7 @@ impl Deadline {
     /// Over at `instant`.
     pub fn at(instant: Instant) -> Self {
         Deadline {
+            since: Some(Instant::now()),
             at: Some(instant),
             interrupt: None,
         }
@@ -59,6 +63,7 @@ impl Deadline {
     /// Never over. For tests, and for servers that wait for work; liveness is still watched.
     pub const fn never() -> Self {
         Deadline {
+            since: None,
             at: None,
             interrupt: None,
         }
@@ -82,6 +87,16 @@ impl Deadline {
             },
             ..self
         }
+    }
+
+    /// The same deadline, over only `grace` later.
+    pub fn extended(self, grace: Duration) -> Self {
+        Deadline { at: self.at.and_then(|at| at.checked_add(grace)), ..self }
+    }
+
+    /// How long ago it was set; zero for one that never ends. Error texts say so.
+    pub fn waited(&self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// The moment it is over; `None` is never.

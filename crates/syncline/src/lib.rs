@@ -1,1 +1,27 @@
-//! syncline
+//! Syncline keeps the parameters of one model the same in many processes.
+//!
+//! This is the one crate to name: it finds the job this process belongs to, and everything else hangs from
+//! the [`Session`] it returns. Nothing is global; two sessions may live side by side in one process.
+//!
+//! ```
+//! let session = syncline::Session::solo()?; // a world of one: this process is worker and server
+//! assert_eq!((session.rank(), session.size()), (0, 1));
+//! session.barrier()?;
+//! # Ok::<(), syncline::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod config;
+mod error;
+mod session;
+
+pub use config::Config;
+pub use error::Error;
+pub use session::Session;
+pub use syncline_cluster::{Deadline, ErrorKind, Lane, Role, Settings, Topology, TransportChoice, Who, bootstrap};
+pub use syncline_transport as transport;
+
+/// The names a program usually needs.
+pub mod prelude {
+    pub use crate::{Config, Error, ErrorKind, Session};
+}

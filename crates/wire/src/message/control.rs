@@ -43,10 +43,6 @@ pub enum Control {
         /// Why, for people.
         reason: String,
     },
-    /// Member: my links and my board are in place.
-    Ready,
-    /// Coordinator: everyone's are.
-    AllReady,
     /// Either: I am alive.
     Heartbeat {
         /// Counts up, so that a stuck sender can be told from a lost message.
@@ -72,38 +68,23 @@ pub enum Control {
     },
     /// Coordinator: everyone has left; the job is over.
     AllLeft,
-    /// Either: the job cannot go on.
+    /// Member: I fail, and the others should hear it from me.
     Abort {
-        /// The rank to blame, if one is.
+        /// The rank to blame, if another one is.
         blame: Option<u32>,
+        /// Whether that rank is silent rather than gone.
+        silent: bool,
         /// Why, for people.
         reason: String,
     },
     /// Coordinator: the world did not meet in time.
     StartTimeout {
-        /// Ranks that came.
-        arrived: Vec<u32>,
+        /// Those that came.
+        arrived: Vec<MemberInfo>,
         /// Ranks that did not.
         missing: Vec<u32>,
         /// How each missing rank was expected to start, for people.
         text: String,
-    },
-    /// Anyone with the token: how does the job stand?
-    AskSnapshot,
-    /// Coordinator: it stands like this. A rank is in exactly one of the lists.
-    Snapshot {
-        /// The life of the job.
-        epoch: u32,
-        /// How many members it should have.
-        world: u32,
-        /// Ranks that joined and are not ready yet.
-        arrived: Vec<u32>,
-        /// Ranks at work.
-        ready: Vec<u32>,
-        /// Ranks that left in good order.
-        left: Vec<u32>,
-        /// Ranks that are lost.
-        down: Vec<u32>,
     },
 }
 
@@ -127,13 +108,6 @@ pub enum DownCause {
         /// For so long.
         millis: u64,
     },
-    /// It left in good order while others still needed it.
-    Left,
-    /// It gave up because another member was lost first.
-    Blamed {
-        /// The member it blamed.
-        culprit: u32,
-    },
 }
 
 impl Control {
@@ -156,8 +130,6 @@ impl Control {
             Control::Join { .. } => "join",
             Control::Welcome { .. } => "welcome",
             Control::Refused { .. } => "refused",
-            Control::Ready => "ready",
-            Control::AllReady => "all ready",
             Control::Heartbeat { .. } => "heartbeat",
             Control::Down { .. } => "down",
             Control::Leaving => "leaving",
@@ -165,8 +137,6 @@ impl Control {
             Control::AllLeft => "all left",
             Control::Abort { .. } => "abort",
             Control::StartTimeout { .. } => "start timeout",
-            Control::AskSnapshot => "ask for a snapshot",
-            Control::Snapshot { .. } => "snapshot",
         }
     }
 
@@ -200,7 +170,7 @@ impl Control {
                 cap("roster", roster.len(), MAX_ROSTER)?;
                 roster.iter().try_for_each(MemberInfo::check)
             }
-            Control::Refused { reason } | Control::Abort { blame: _, reason } => check_text(reason),
+            Control::Refused { reason } | Control::Abort { reason, .. } => check_text(reason),
             Control::Down {
                 rank: _,
                 cause: _,
@@ -212,30 +182,15 @@ impl Control {
                 missing,
                 text,
             } => {
-                check_ranks(arrived)?;
+                cap("roster", arrived.len(), MAX_ROSTER)?;
+                arrived.iter().try_for_each(MemberInfo::check)?;
                 check_ranks(missing)?;
                 check_text(text)
             }
-            Control::Snapshot {
-                epoch: _,
-                world,
-                arrived,
-                ready,
-                left,
-                down,
-            } => {
-                check_world(*world)?;
-                [arrived, ready, left, down]
-                    .into_iter()
-                    .try_for_each(|ranks| check_ranks(ranks))
-            }
-            Control::Ready
-            | Control::AllReady
-            | Control::Heartbeat { count: _ }
+            Control::Heartbeat { count: _ }
             | Control::Leaving
             | Control::Left { rank: _ }
-            | Control::AllLeft
-            | Control::AskSnapshot => Ok(()),
+            | Control::AllLeft => Ok(()),
         }
     }
 }
@@ -293,6 +248,7 @@ mod tests {
             rank,
             role: RoleCode::Both,
             pid: 4242,
+            pid_space: 4026531836,
             host: HostId {
                 boot: [7; 16],
                 network: 4_026_531_840,
@@ -385,6 +341,7 @@ mod tests {
         );
         refused_on_both_sides(
             Control::Abort {
+                silent: false,
                 blame: Some(2),
                 reason: "r".repeat(MAX_TEXT + 1),
             },
@@ -396,8 +353,8 @@ mod tests {
         );
         refused_on_both_sides(
             Control::StartTimeout {
-                arrived: vec![0; MAX_ROSTER + 1],
-                missing: vec![],
+                arrived: Vec::new(),
+                missing: vec![0; MAX_ROSTER + 1],
                 text: String::new(),
             },
             WireError::TooLarge {
@@ -469,6 +426,7 @@ mod tests {
             "🦀".repeat(MAX_TEXT),
         ] {
             let abort = Control::Abort {
+                silent: false,
                 blame: None,
                 reason: clip_text(text),
             };

@@ -78,6 +78,8 @@ pub struct MemberInfo<R = u32> {
     pub role: RoleCode,
     /// Its process id, as its own host sees it.
     pub pid: u32,
+    /// The inode of the namespace in which that id means something; 0 if the system does not say.
+    pub pid_space: u64,
     /// Where it runs, for deciding who shares memory with whom.
     pub host: HostId,
     /// Where it runs, for people to read.
@@ -99,6 +101,7 @@ impl<R> MemberInfo<R> {
             rank,
             role: self.role,
             pid: self.pid,
+            pid_space: self.pid_space,
             host: self.host,
             host_name: self.host_name,
             unix_name: self.unix_name,

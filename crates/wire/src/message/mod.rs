@@ -5,8 +5,6 @@
 //!    │ Hello{Control} ─────────────────▶ │   who connects, and what for
 //!    │ Join ───────────────────────────▶ │   waits for the whole world …
 //!    │ ◀─────────── Welcome{roster} ──── │   … or Refused / StartTimeout
-//!    │ Ready ──────────────────────────▶ │
-//!    │ ◀──────────────────── AllReady ── │
 //!    │ ◀─ Heartbeat ─▶  ◀─── Down{…} ─── │   as long as the job lives
 //!    │ Leaving ────────────────────────▶ │
 //!    │ ◀──── Left{…} ──── AllLeft ────── │

@@ -1,0 +1,46 @@
+# The project's commands. `make` alone lists them. The work is in scripts/ and xtask/; nothing here needs preparing:
+# each target sets up what it uses, and is quick when that is done already.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+SOAK_RUNS ?= 200
+# The long runs: processes killed at random moments with many seeds, and simulated clusters with many more.
+SOAK ?= SYNCLINE_KILL_RUNS=$(SOAK_RUNS) SYNCLINE_SIM_SEEDS=$(SOAK_RUNS)000 \
+	$(CARGO) nextest run --release --locked --profile soak -E 'binary(/^(kill|simulated)/)'
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint install bench fuzz soak setup clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\n  variables: PREFIX=%s  FUZZ_SECONDS=%s  SOAK_RUNS=%s  PARTS="rust python …" (make test)\n' '$(PREFIX)' '$(FUZZ_SECONDS)' '$(SOAK_RUNS)'
+
+demo: setup ## four processes meet, pass a barrier, and show their topology and links
+	@scripts/demo
+
+test: setup ## every test of every language
+	@scripts/test $(PARTS)
+
+lint: ## format, lints, the project's own rules, documentation
+	@$(CARGO) xtask check
+
+install: ## put the command into PREFIX (/usr/local)
+	$(CARGO) build --release --locked --package syncline-cli
+	install -D -m 755 "$${CARGO_TARGET_DIR:-target}/release/syncline" "$(DESTDIR)$(PREFIX)/bin/syncline"
+
+bench: ## latency and bandwidth of every kind of link
+	@$(CARGO) run --release --locked --quiet --package syncline-cli -- bench link
+
+fuzz: ## feed random bytes to every parser, FUZZ_SECONDS each
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+soak: setup ## the long kill runs, SOAK_RUNS seeds
+	$(SOAK)
+
+setup: ## what demo and test do first: packages, virtual environment, Python package
+	@scripts/setup
+
+clean: ## remove everything these commands made in this folder
+	rm -rf target fuzz/target bindings/python/wheel-data .venv .cache

@@ -1,0 +1,56 @@
+"""The typed face of `src/`: the native half of this package."""
+
+from typing import final
+
+__all__ = [
+    "Host",
+    "Topology",
+    "__version__",
+    "abort",
+    "barrier",
+    "forget_in_child",
+    "is_master_worker",
+    "is_open",
+    "local_rank",
+    "num_workers",
+    "open",
+    "rank",
+    "server_id",
+    "shutdown",
+    "size",
+    "topology",
+    "worker_id",
+]
+
+__version__: str
+
+@final
+class Host:
+    """One machine of the job."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def ranks(self) -> list[int]: ...
+
+@final
+class Topology:
+    """The members of the job grouped by host; `print()` draws it."""
+
+    @property
+    def hosts(self) -> list[Host]: ...
+
+def open(timeout: float | None = None) -> None: ...
+def shutdown() -> None: ...
+def abort(reason: str) -> None: ...
+def is_open() -> bool: ...
+def forget_in_child() -> None: ...
+def barrier() -> None: ...
+def rank() -> int: ...
+def size() -> int: ...
+def local_rank() -> int: ...
+def num_workers() -> int: ...
+def worker_id() -> int: ...
+def server_id() -> int: ...
+def is_master_worker() -> bool: ...
+def topology() -> Topology: ...

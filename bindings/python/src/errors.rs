@@ -1,0 +1,57 @@
+//! Turns each kind of error into its Python exception: the only place that knows both.
+//!
+//! The classes themselves are written in Python (`_errors.py`), where several bases, attributes and type checkers are at home.
+
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+use syncline::{Error, ErrorKind, Who};
+
+use crate::interrupt;
+
+/// The exception for `error`, with the culprit's rank, host and pid where they are known.
+pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    let class = match error.kind() {
+        ErrorKind::Interrupted => {
+            return interrupt::take_raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(error.to_string()));
+        }
+        ErrorKind::PeerLost => "PeerLost",
+        ErrorKind::Timeout => "Timeout",
+        ErrorKind::ContractMismatch => "ContractMismatch",
+        ErrorKind::Auth => "AuthError",
+        ErrorKind::ShapeMismatch => "ShapeMismatch",
+        ErrorKind::UnknownKey => "UnknownKey",
+        ErrorKind::Closed => "Closed",
+        ErrorKind::Configuration => "ConfigurationError",
+        ErrorKind::Forked => "ForkError",
+        // `System`, and whatever a later version adds before this table learns its name.
+        _ => "SynclineError",
+    };
+    build(py, class, error.to_string(), error.who())
+}
+
+/// An exception of the named class for what only the Python side can know, such as a call before `init()`.
+pub(crate) fn of_class(py: Python<'_>, class: &str, text: impl Into<String>) -> PyErr {
+    build(py, class, text.into(), None)
+}
+
+fn build(py: Python<'_>, class: &str, text: String, who: Option<&Who>) -> PyErr {
+    let made = || -> PyResult<PyErr> {
+        let facts = PyDict::new(py);
+        if let Some(who) = who {
+            facts.set_item("rank", who.rank)?;
+            facts.set_item("host", (!who.host.is_empty()).then_some(&who.host))?;
+            facts.set_item("pid", (who.pid != 0).then_some(who.pid))?;
+        }
+        let class = classes(py)?.getattr(class)?.cast_into::<PyType>()?;
+        Ok(PyErr::from_value(class.call((text,), Some(&facts))?))
+    };
+    // A failure to build the exception is itself an exception worth seeing.
+    made().unwrap_or_else(|failure| failure)
+}
+
+fn classes(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
+    static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    Ok(CLASSES.get_or_try_init(py, || py.import("syncline._errors").map(Bound::unbind))?.bind(py))
+}

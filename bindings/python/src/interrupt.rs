@@ -1,0 +1,41 @@
+//! Ctrl-C reaches a process that waits: signals are asked about from inside every wait.
+//!
+//! Python runs its signal handlers only between byte codes, and a wait has none. So each wait carries a deadline that
+//! now and then calls [`signal_raised`]; what a handler raises is kept here until the wait has unwound.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use syncline::Deadline;
+
+thread_local! {
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// `timeout` from now, given up early when a signal handler raises.
+pub(crate) fn deadline(timeout: Duration) -> Deadline {
+    Deadline::after(timeout).with_interrupt(signal_raised)
+}
+
+/// As long as it takes, or until a signal handler raises.
+pub(crate) fn no_deadline() -> Deadline {
+    Deadline::never().with_interrupt(signal_raised)
+}
+
+/// Runs pending signal handlers; true when one of them raised (for Ctrl-C: `KeyboardInterrupt`).
+///
+/// Only Python's main thread runs handlers, elsewhere this is always false.
+fn signal_raised() -> bool {
+    let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
+    let any = raised.is_some();
+    if any {
+        RAISED.set(raised);
+    }
+    any
+}
+
+/// What the handler raised in this thread's last interrupted wait.
+pub(crate) fn take_raised() -> Option<PyErr> {
+    RAISED.take()
+}

@@ -1,0 +1,38 @@
+//! The native half of the Python package `syncline`: convert, call, convert back.
+//!
+//! Everything that decides is in the crate `syncline`; what is here only speaks Python. The interpreter is
+//! released around every wait, signals are asked about while waiting, and each kind of error becomes one exception.
+//! `python/syncline/_native.pyi` is the typed face of this file: change both together.
+
+mod errors;
+mod exit;
+mod interrupt;
+mod job;
+mod log;
+mod topology;
+
+use pyo3::prelude::*;
+
+/// The native half of `syncline`; import `syncline` instead.
+#[pymodule]
+mod _native {
+    use super::*;
+
+    #[pymodule_export]
+    use crate::job::{
+        abort, barrier, forget_in_child, is_master_worker, is_open, local_rank, num_workers, open, rank, server_id, shutdown, size,
+        topology, worker_id,
+    };
+    #[pymodule_export]
+    use crate::topology::{Host, Topology};
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "Python's name for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        log::listen();
+        Ok(())
+    }
+}

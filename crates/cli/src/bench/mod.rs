@@ -1,0 +1,60 @@
+//! `syncline bench`: measurements in the columns that people know, beside what the machine allows.
+//!
+//! A figure is worth something only beside another of the same run, so each table carries its own limit: memory
+//! copies, raw sockets. `bench pb` speaks the small protocol of the harness that measures other libraries.
+
+mod fleet;
+mod limits;
+mod link;
+mod pb;
+mod samples;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Latency and bandwidth of every transport, beside memory copies and raw sockets
+    Link(link::Options),
+    /// One workload of the peers' harness: `syncline bench pb w4 n=2 what=barrier secs=1`
+    Pb(pb::Options),
+}
+
+/// One process of a measurement, started by [`fleet`]; hidden from users.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchRank {
+    /// A rank of `bench link`
+    Link(link::RankOptions),
+    /// A rank of `bench pb`
+    Pb(pb::RankOptions),
+}
+
+/// Runs a measurement and prints its table.
+pub(crate) fn run(bench: Bench) -> ExitCode {
+    let result = match bench {
+        Bench::Link(options) => link::run(&options),
+        Bench::Pb(options) => pb::run(&options),
+    };
+    conclude(result)
+}
+
+/// Runs one process of a measurement.
+pub(crate) fn run_rank(rank: BenchRank) -> ExitCode {
+    let result = match rank {
+        BenchRank::Link(options) => link::run_rank(&options),
+        BenchRank::Pb(options) => pb::run_rank(&options),
+    };
+    conclude(result)
+}
+
+fn conclude(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("syncline bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

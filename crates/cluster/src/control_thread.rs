@@ -1,0 +1,65 @@
+//! Listens to the coordinator for the life of a seat and writes down what it says about the others.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::time::Instant;
+
+use syncline_shm::wait::Deadline;
+use syncline_transport::RecvHalf;
+use syncline_wire::message::Control;
+
+use crate::bootstrap::Launcher;
+use crate::control::{fate_of, receive_control};
+use crate::fate::Fate;
+use crate::job::Seat;
+
+/// Runs until the seat leaves or the coordinator is gone.
+pub(crate) fn listen(seat: &Arc<Seat>, mut receiver: Box<dyn RecvHalf>) {
+    loop {
+        match receive_control(receiver.as_mut(), Deadline::never()) {
+            Ok(message) => {
+                if let Some(line) = &seat.control {
+                    *line.last_heard.lock().expect("no panic while held") = Instant::now();
+                }
+                take_note(seat, message);
+            }
+            Err(_) if seat.leaving.load(Acquire) => return,
+            Err(error) => {
+                coordinator_lost(seat, Fate::gone(format!("is gone: its control link ended ({error})")));
+                return;
+            }
+        }
+    }
+}
+
+fn take_note(seat: &Seat, message: Control) {
+    match message {
+        Control::Down { rank, cause, detail, reported_by } if rank < seat.topology.world() && rank != seat.me => {
+            if seat.fates.mark_down(rank, fate_of(&cause, &detail, reported_by))
+                && let Some(switchboard) = &seat.switchboard
+            {
+                switchboard.sever(rank);
+            }
+        }
+        Control::Left { rank } if rank < seat.topology.world() && rank != seat.me => seat.fates.mark_left(rank),
+        Control::AllLeft => (0..seat.topology.world()).filter(|rank| *rank != seat.me).for_each(|rank| seat.fates.mark_left(rank)),
+        Control::Heartbeat { .. } => return,
+        other => {
+            tracing::debug!("the coordinator says {other:?}, which means nothing now");
+            return;
+        }
+    }
+    seat.ring();
+}
+
+/// The coordinator's host is rank 0, unless the launcher hosts it.
+pub(crate) fn coordinator_lost(seat: &Seat, fate: Fate) {
+    if seat.launcher == Launcher::SynclineRun || seat.launcher == Launcher::Dmlc {
+        seat.orphaned.store(true, Release);
+    } else if seat.me != 0 && seat.fates.mark_down(0, fate)
+        && let Some(switchboard) = &seat.switchboard
+    {
+        switchboard.sever(0);
+    }
+    seat.ring();
+}

@@ -1,0 +1,365 @@
+//! The coordinator's decisions as a plain value: events and the time go in, messages come out.
+//!
+//! No socket, no thread, no clock: see `README.md` in this folder for the states, and `testkit::sim` for the
+//! thousands of histories this is driven through.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use syncline_wire::message::{Control, DownCause, MemberInfo};
+
+/// One member's control connection, numbered by whoever runs the state.
+pub type ConnectionId = u64;
+
+/// What the coordinator is told before anybody comes.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// How many of the ranks are workers; they come first.
+    pub workers: u32,
+    /// How many are servers only; they come after the workers.
+    pub servers: u32,
+    /// The world's number: a member of another one is refused.
+    pub epoch: u32,
+    /// The job's random name.
+    pub job: [u8; 16],
+    /// How long the first member waits for the last, and how long a remote member may be silent.
+    pub timeout: Duration,
+    /// How each rank is expected to start, for the error about missing ones.
+    pub how_ranks_start: Vec<String>,
+}
+
+impl Spec {
+    /// How many ranks the job has.
+    pub fn world(&self) -> u32 {
+        self.workers + self.servers
+    }
+}
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// An authenticated member said something.
+    Said {
+        /// On this connection.
+        connection: ConnectionId,
+        /// It runs on this host and needs no heartbeats: its socket tells.
+        local: bool,
+        /// Its words.
+        message: Control,
+    },
+    /// A member's connection ended.
+    Closed {
+        /// Which.
+        connection: ConnectionId,
+        /// How it was noticed.
+        detail: String,
+    },
+    /// The launcher saw a process end.
+    ProcessEnded {
+        /// The process of this rank.
+        rank: u32,
+        /// How it ended.
+        cause: DownCause,
+    },
+    /// Time passed.
+    Tick,
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Send a message to a member.
+    Send {
+        /// To this one.
+        connection: ConnectionId,
+        /// These words.
+        message: Control,
+    },
+    /// Close a member's connection, after what was sent before.
+    Close {
+        /// Which.
+        connection: ConnectionId,
+    },
+    /// Everybody has left or died; nothing will follow.
+    Finished,
+}
+
+#[derive(Debug)]
+struct Seat {
+    info: MemberInfo,
+    connection: Option<ConnectionId>,
+    local: bool,
+    left: bool,
+    last_heard: Duration,
+}
+
+#[derive(Debug, PartialEq)]
+enum Phase {
+    Waiting,
+    Gathering { since: Duration },
+    Running,
+    Finished,
+}
+
+/// A death everybody is told about, those who come later too.
+#[derive(Debug, Clone)]
+struct Death {
+    rank: u32,
+    cause: DownCause,
+    detail: String,
+    reported_by: Option<u32>,
+}
+
+/// The coordinator's memory. Times are durations since any fixed moment.
+#[derive(Debug)]
+pub struct State {
+    spec: Spec,
+    phase: Phase,
+    seats: BTreeMap<u32, Seat>,
+    deaths: Vec<Death>,
+    beats: u64,
+    next_beat: Duration,
+}
+
+impl State {
+    /// An empty job.
+    pub fn new(spec: Spec) -> Self {
+        State { spec, phase: Phase::Waiting, seats: BTreeMap::new(), deaths: Vec::new(), beats: 0, next_beat: Duration::ZERO }
+    }
+
+    /// What follows from `event` at time `now`.
+    pub fn on(&mut self, event: Event, now: Duration) -> Vec<Action> {
+        let mut actions = match event {
+            Event::Said { connection, local, message } => self.hear(connection, local, message, now),
+            Event::Closed { connection, detail } => self.lose(connection, detail),
+            Event::ProcessEnded { rank, cause } => self.process_ended(rank, cause),
+            Event::Tick => Vec::new(),
+        };
+        actions.extend(self.tick(now));
+        if self.phase == Phase::Running && self.seats.values().all(|seat| seat.left || seat.connection.is_none()) {
+            self.phase = Phase::Finished;
+            actions.push(Action::Finished);
+        }
+        actions
+    }
+
+    /// When `Event::Tick` is next needed; nothing happens by itself before that.
+    pub fn next_tick(&self) -> Option<Duration> {
+        let gathering = match self.phase {
+            Phase::Gathering { since } => Some(since + self.spec.timeout),
+            _ => None,
+        };
+        let beating = self.seats.values().any(|seat| !seat.local && seat.connection.is_some()).then_some(self.next_beat);
+        [gathering, beating].into_iter().flatten().min()
+    }
+
+    /// Whether everybody has come.
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    fn hear(&mut self, connection: ConnectionId, local: bool, message: Control, now: Duration) -> Vec<Action> {
+        let speaker = self.seat_of(connection);
+        if let Some(seat) = speaker.and_then(|rank| self.seats.get_mut(&rank)) {
+            seat.last_heard = now;
+        }
+        match (message, speaker) {
+            (Control::Join { member, world, epoch, .. }, None) => self.admit(connection, local, member, world, epoch, now),
+            (Control::Leaving, Some(rank)) => self.leave(rank),
+            (Control::Abort { blame, silent, reason }, Some(rank)) => self.aborted(rank, blame, silent, reason),
+            (Control::Heartbeat { .. }, Some(_)) => Vec::new(),
+            (other, _) => {
+                let reason = format!("did not expect {other:?} at this point");
+                vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }]
+            }
+        }
+    }
+
+    fn admit(&mut self, connection: ConnectionId, local: bool, member: MemberInfo<Option<u32>>, world: u32, epoch: u32, now: Duration) -> Vec<Action> {
+        let rank = match self.seat_for(&member, world, epoch) {
+            Ok(rank) => rank,
+            Err(reason) => return vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }],
+        };
+        let member = member.with_rank(rank);
+        self.seats.insert(rank, Seat { info: member, connection: Some(connection), local, left: false, last_heard: now });
+        if self.phase == Phase::Waiting {
+            self.phase = Phase::Gathering { since: now };
+        }
+        if let Some(death) = self.deaths.first() {
+            return vec![Action::Send { connection, message: down(death) }];
+        }
+        if self.seats.len() as u32 == self.spec.world() {
+            self.phase = Phase::Running;
+            return self.welcome();
+        }
+        Vec::new()
+    }
+
+    fn seat_for(&self, member: &MemberInfo<Option<u32>>, world: u32, epoch: u32) -> Result<u32, String> {
+        let ours = self.spec.world();
+        if epoch != self.spec.epoch {
+            return Err(format!("it belongs to start number {epoch} of the job, and this is number {}; it is a straggler of an earlier start", self.spec.epoch));
+        }
+        if world != ours {
+            return Err(format!("it expects {world} ranks and this job has {ours}; all processes need the same world size"));
+        }
+        let Some(rank) = member.rank else {
+            let seats = if member.role.works() { 0..self.spec.workers } else { self.spec.workers..ours };
+            return seats.clone().find(|rank| !self.seats.contains_key(rank)).ok_or_else(|| format!("all {} seats of its role are taken", seats.len()));
+        };
+        if rank >= ours {
+            return Err(format!("rank {rank} does not exist in a job of {ours}"));
+        }
+        match self.seats.get(&rank) {
+            Some(seat) => Err(format!("rank {rank} is taken by pid {} on {}; was the same rank started twice?", seat.info.pid, seat.info.host_name)),
+            None => Ok(rank),
+        }
+    }
+
+    fn welcome(&self) -> Vec<Action> {
+        let roster: Vec<MemberInfo> = self.seats.values().map(|seat| seat.info.clone()).collect();
+        self.seats
+            .iter()
+            .filter_map(|(rank, seat)| {
+                let message = Control::Welcome {
+                    rank: *rank,
+                    epoch: self.spec.epoch,
+                    job: self.spec.job,
+                    timeout_ms: self.spec.timeout.as_millis() as u64,
+                    roster: roster.clone(),
+                };
+                Some(Action::Send { connection: seat.connection?, message })
+            })
+            .collect()
+    }
+
+    fn leave(&mut self, rank: u32) -> Vec<Action> {
+        if let Some(seat) = self.seats.get_mut(&rank) {
+            seat.left = true;
+        }
+        let mut actions = self.tell_all(&Control::Left { rank });
+        if self.everybody_is_done() {
+            actions.extend(self.tell_all(&Control::AllLeft));
+        }
+        actions
+    }
+
+    fn aborted(&mut self, rank: u32, blame: Option<u32>, silent: bool, reason: String) -> Vec<Action> {
+        match blame {
+            Some(culprit) if culprit != rank && culprit < self.spec.world() => {
+                if self.deaths.iter().any(|death| death.rank == culprit) {
+                    return Vec::new();
+                }
+                let cause = if silent { DownCause::Silent { millis: self.spec.timeout.as_millis() as u64 } } else { DownCause::Disconnected };
+                self.bury(Death { rank: culprit, cause, detail: reason, reported_by: Some(rank) })
+            }
+            _ => self.bury(Death { rank, cause: DownCause::Exited { code: 1 }, detail: reason, reported_by: None }),
+        }
+    }
+
+    fn lose(&mut self, connection: ConnectionId, detail: String) -> Vec<Action> {
+        let Some(rank) = self.seat_of(connection) else { return Vec::new() };
+        let seat = self.seats.get_mut(&rank).expect("seat_of returns ranks that have one");
+        seat.connection = None;
+        if seat.left {
+            return if self.everybody_is_done() { self.tell_all(&Control::AllLeft) } else { Vec::new() };
+        }
+        self.bury(Death { rank, cause: DownCause::Disconnected, detail, reported_by: None })
+    }
+
+    fn process_ended(&mut self, rank: u32, cause: DownCause) -> Vec<Action> {
+        if self.seats.get(&rank).is_some_and(|seat| seat.left) || rank >= self.spec.world() {
+            return Vec::new();
+        }
+        self.bury(Death { rank, cause, detail: String::new(), reported_by: None })
+    }
+
+    /// Tells everybody of a death, once per rank: the first report is kept, a more exact one later changes nothing.
+    fn bury(&mut self, death: Death) -> Vec<Action> {
+        if self.deaths.iter().any(|known| known.rank == death.rank) {
+            return Vec::new();
+        }
+        let mut actions = self.tell_all(&down(&death));
+        self.deaths.push(death);
+        if self.everybody_is_done() {
+            actions.extend(self.tell_all(&Control::AllLeft));
+        }
+        actions
+    }
+
+    fn tick(&mut self, now: Duration) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if let Phase::Gathering { since } = self.phase
+            && now >= since + self.spec.timeout
+        {
+            // Whoever heard of a death meanwhile knows why the job does not start.
+            if self.deaths.is_empty() {
+                actions.extend(self.tell_all(&self.start_timeout()));
+            }
+            self.phase = Phase::Finished;
+            actions.push(Action::Finished);
+            return actions;
+        }
+        let silent: Vec<(u32, Duration)> = self
+            .seats
+            .iter()
+            .filter(|(_, seat)| !seat.local && !seat.left && seat.connection.is_some())
+            .map(|(rank, seat)| (*rank, now.saturating_sub(seat.last_heard)))
+            .filter(|(_, silence)| *silence >= self.spec.timeout)
+            .collect();
+        for (rank, silence) in silent {
+            let cause = DownCause::Silent { millis: silence.as_millis() as u64 };
+            actions.extend(self.bury(Death { rank, cause, detail: "it sent no heartbeat".into(), reported_by: None }));
+        }
+        if now >= self.next_beat {
+            self.beats += 1;
+            self.next_beat = now + heartbeat_interval(self.spec.timeout);
+            let count = self.beats;
+            actions.extend(
+                self.seats
+                    .values()
+                    .filter(|seat| !seat.local)
+                    .filter_map(|seat| Some(Action::Send { connection: seat.connection?, message: Control::Heartbeat { count } })),
+            );
+        }
+        actions
+    }
+
+    fn start_timeout(&self) -> Control {
+        let missing: Vec<u32> = (0..self.spec.world()).filter(|rank| !self.seats.contains_key(rank)).collect();
+        let text = missing
+            .iter()
+            .take(12)
+            .map(|rank| match self.spec.how_ranks_start.get(*rank as usize) {
+                Some(how) => format!("  rank {rank}: {how}"),
+                None => format!("  rank {rank}"),
+            })
+            .collect::<Vec<_>>()
+            .join("\n");
+        let arrived = self.seats.values().map(|seat| seat.info.clone()).collect();
+        Control::StartTimeout { arrived, missing, text }
+    }
+
+    fn everybody_is_done(&self) -> bool {
+        self.seats.len() as u32 == self.spec.world()
+            && self.seats.iter().all(|(rank, seat)| seat.left || self.deaths.iter().any(|death| death.rank == *rank))
+    }
+
+    fn tell_all(&self, message: &Control) -> Vec<Action> {
+        self.seats.values().filter_map(|seat| Some(Action::Send { connection: seat.connection?, message: message.clone() })).collect()
+    }
+
+    fn seat_of(&self, connection: ConnectionId) -> Option<u32> {
+        self.seats.iter().find(|(_, seat)| seat.connection == Some(connection)).map(|(rank, _)| *rank)
+    }
+}
+
+/// How often both sides of a control link between hosts say that they live: six times within the timeout,
+/// at most every five seconds, so that a few lost ones alarm nobody.
+pub fn heartbeat_interval(timeout: Duration) -> Duration {
+    (timeout / 6).clamp(Duration::from_millis(50), Duration::from_secs(5))
+}
+
+fn down(death: &Death) -> Control {
+    Control::Down { rank: death.rank, cause: death.cause.clone(), detail: death.detail.clone(), reported_by: death.reported_by }
+}

@@ -1,0 +1,156 @@
+//! What this process knows about the lives of the others.
+//!
+//! Many waits read it, few events write it: the watcher (a local process ended), the control link (the coordinator
+//! says so), a failed operation. Reading costs one load, so that every wait can ask in its slow path.
+//!
+//! **Blame.** When rank 2 is killed, rank 1 fails and exits too, and rank 3 may see both deaths in one glance, or
+//! rank 1's first. Therefore a failing process first writes down whom it blames, and whoever sees it end follows the
+//! blame: all survivors name rank 2.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+
+const ALIVE: u8 = 0;
+const LEFT: u8 = 1;
+const DOWN: u8 = 2;
+
+/// How a member's part in the job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fate {
+    /// A sentence without its subject: `was killed by signal 9`.
+    pub how: String,
+    /// It is not dead as far as anybody knows, but nothing is heard of it.
+    pub silent: bool,
+    /// It ended because of this rank.
+    pub blames: Option<u32>,
+}
+
+impl Fate {
+    /// Its process is gone.
+    pub fn gone(how: impl Into<String>) -> Self {
+        Fate { how: how.into(), silent: false, blames: None }
+    }
+
+    /// It does not answer.
+    pub fn silent(how: impl Into<String>) -> Self {
+        Fate { how: how.into(), silent: true, blames: None }
+    }
+}
+
+/// The fates of all ranks of a job.
+#[derive(Debug)]
+pub struct Fates {
+    flags: Vec<AtomicU8>,
+    downs: AtomicU32,
+    /// In the order in which they became known.
+    known: Mutex<Vec<(u32, Fate)>>,
+}
+
+impl Fates {
+    /// Everybody lives.
+    pub fn new(world: u32) -> Self {
+        Fates { flags: (0..world).map(|_| AtomicU8::new(ALIVE)).collect(), downs: AtomicU32::new(0), known: Mutex::new(Vec::new()) }
+    }
+
+    /// Whether anybody is known to be down.
+    pub fn any_down(&self) -> bool {
+        self.downs.load(Acquire) != 0 // pairs with the Release in `mark_down`
+    }
+
+    /// Whether `rank` is known to be down.
+    pub fn is_down(&self, rank: u32) -> bool {
+        self.flags[rank as usize].load(Acquire) == DOWN
+    }
+
+    /// Whether `rank` has left politely.
+    pub fn has_left(&self, rank: u32) -> bool {
+        self.flags[rank as usize].load(Acquire) == LEFT
+    }
+
+    /// Whether nothing more will come from `rank`.
+    pub fn is_over(&self, rank: u32) -> bool {
+        self.flags[rank as usize].load(Acquire) != ALIVE
+    }
+
+    /// Records a death. The first account of it stands. Returns whether it was news.
+    pub fn mark_down(&self, rank: u32, fate: Fate) -> bool {
+        let mut known = self.known.lock().expect("no panic while held");
+        if self.is_over(rank) {
+            return false;
+        }
+        // Whom it blames is down too, even if no other word of that has come yet.
+        if let Some(culprit) = fate.blames.filter(|culprit| *culprit != rank && !self.is_over(*culprit)) {
+            let how = if fate.silent { "does not answer" } else { "is gone" };
+            known.push((culprit, Fate { how: format!("{how}, says rank {rank}"), silent: fate.silent, blames: None }));
+            self.flags[culprit as usize].store(DOWN, Release);
+            self.downs.fetch_add(1, Release);
+        }
+        known.push((rank, fate));
+        self.flags[rank as usize].store(DOWN, Release);
+        self.downs.fetch_add(1, Release);
+        true
+    }
+
+    /// Records a polite departure.
+    pub fn mark_left(&self, rank: u32) {
+        let _known = self.known.lock().expect("no panic while held");
+        let _ = self.flags[rank as usize].compare_exchange(ALIVE, LEFT, Release, Relaxed);
+    }
+
+    /// The rank all trouble began with among `concerned`, and its fate: blame is followed to its end.
+    pub fn culprit(&self, concerned: &[u32]) -> Option<(u32, Fate)> {
+        let known = self.known.lock().expect("no panic while held");
+        let mut suspect = known.iter().find(|(rank, _)| concerned.contains(rank))?;
+        for _ in 0..known.len() {
+            let Some(blamed) = suspect.1.blames else { break };
+            let Some(next) = known.iter().find(|(rank, _)| *rank == blamed) else { break };
+            suspect = next;
+        }
+        Some(suspect.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_account_of_a_death_stands() {
+        let fates = Fates::new(3);
+        assert!(fates.mark_down(1, Fate::gone("was killed by signal 9")));
+        assert!(!fates.mark_down(1, Fate::gone("closed its socket")));
+        assert_eq!(fates.culprit(&[0, 1, 2]), Some((1, Fate::gone("was killed by signal 9"))));
+    }
+
+    #[test]
+    fn blame_is_followed_to_the_rank_it_began_with() {
+        let fates = Fates::new(4);
+        fates.mark_down(1, Fate { blames: Some(2), ..Fate::gone("exited") });
+        assert_eq!(fates.culprit(&[0, 1, 2, 3]).map(|(rank, _)| rank), Some(2));
+        assert!(fates.is_down(2));
+    }
+
+    #[test]
+    fn a_death_before_its_blamer_is_told_once() {
+        let fates = Fates::new(4);
+        fates.mark_down(2, Fate::gone("was killed by signal 9"));
+        fates.mark_down(1, Fate { blames: Some(2), ..Fate::gone("exited") });
+        assert_eq!(fates.culprit(&[0, 1, 3]), Some((2, Fate::gone("was killed by signal 9"))));
+    }
+
+    #[test]
+    fn two_that_blame_each_other_do_not_spin() {
+        let fates = Fates::new(3);
+        fates.mark_down(1, Fate { blames: Some(2), ..Fate::gone("exited") });
+        fates.mark_down(2, Fate { blames: Some(1), ..Fate::gone("exited") });
+        assert!(fates.culprit(&[0, 1, 2]).is_some());
+    }
+
+    #[test]
+    fn who_left_politely_is_not_down() {
+        let fates = Fates::new(2);
+        fates.mark_left(1);
+        assert!(fates.has_left(1) && !fates.any_down());
+        assert!(!fates.mark_down(1, Fate::gone("its process ended")), "ending after leaving is no death");
+    }
+}

@@ -1,0 +1,283 @@
+//! The way into a job: open a door, meet the coordinator, learn who is there, share memory with the neighbours.
+//!
+//! ```text
+//! member                            coordinator (rank 0, or the launcher)
+//!   opens its own door
+//!   dials the meeting point ──────▶ proves the token, both ways
+//!   Join: who I am, where I listen ▶ waits for the last one
+//!   ◀──────── Welcome: the roster    (or Refused, StartTimeout, Down)
+//!   lowest rank of a host: makes the board, passes it to each neighbour's door
+//!   others: wait for it
+//! ```
+//! Costs one round trip to the coordinator and one call per neighbour.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use syncline_shm::board::{Board, State};
+use syncline_shm::wait::Deadline;
+use syncline_transport::{Connection, Door, DoorConfig, DoorEvent, JobKey, LinkError, RecvHalf, SendHalf, TransportKind};
+use syncline_wire::message::{Control, Hello, MemberInfo, Purpose};
+
+use crate::bootstrap::{HostSpan, Launch, Launcher, Meeting};
+use crate::control::{ControlError, fate_of, receive_control, send_control};
+use crate::fate::Fates;
+use crate::job::{ControlLine, Job, Parts, Seat};
+use crate::settings::{Settings, TransportChoice};
+use crate::switchboard::Switchboard;
+use crate::{Error, Topology, Who, control_thread, meet, roster, watcher};
+
+/// What a coordinator may need beyond a member's patience to say why the job did not start.
+const GRACE: Duration = Duration::from_secs(3);
+
+pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> Result<Job, Error> {
+    if launch.meeting == Meeting::Alone {
+        return Job::alone(settings.timeout);
+    }
+    let started = Instant::now();
+    let met = meet::meet(launch, settings, deadline)?;
+    let key = met.key.clone();
+    let mut instance = [0; 16];
+    getrandom::fill(&mut instance).map_err(|error| Error::system("start: random numbers", error))?;
+    let door = open_door(launch, settings, &key, instance)?;
+    let door_waker = door.waker();
+
+    let connection = meet::dial(launch, &met, settings, instance, started, deadline)?;
+    let local = connection.transport() == TransportKind::Unix;
+    let link = connection.into_stream_link(launch.epoch, launch.rank.unwrap_or(u32::MAX));
+    let severer = link.severer();
+    let (mut sender, mut receiver) = link.split();
+    let member = roster::introduce(launch, &door, instance, meet::offers(&door.tcp_addresses(), settings));
+    let welcome = knock(launch, member, sender.as_mut(), receiver.as_mut(), started, deadline)?;
+    let (me, topology) = (welcome.rank, Topology::new(welcome.roster));
+    drop(met.published); // Everybody has come: the rendezvous file is needed no more.
+
+    let neighbours = topology.hosts()[topology.host_of(me)].ranks.clone();
+    let inbox = Arc::new(Inbox::default());
+    let switchboard = Switchboard::new(key, launch.epoch, me, instance, settings.transport, settings.encrypt);
+    let seat = Seat {
+        me,
+        fates: Fates::new(topology.world()),
+        topology,
+        timeout: settings.timeout,
+        launcher: launch.launcher,
+        board: OnceLock::new(),
+        switchboard: Some(switchboard),
+        control: Some(ControlLine { sender: Mutex::new(sender), severer, local, last_heard: Mutex::new(Instant::now()) }),
+        orphaned: AtomicBool::new(false),
+        leaving: AtomicBool::new(false),
+        news: Default::default(),
+    };
+    let seat = Arc::new(seat);
+    let mut threads = Vec::new();
+    threads.push(answer_door(door, Arc::clone(&seat), Arc::clone(&inbox))?);
+    threads.push(listen_to_coordinator(Arc::clone(&seat), receiver)?);
+    let board = share_board(&seat, &neighbours, welcome.job, &inbox, started, deadline);
+    if let Ok(Some(board)) = &board {
+        let _ = seat.board.set(Arc::clone(board));
+    }
+    let watcher = watcher::start(Arc::clone(&seat));
+    let (watcher, result) = match (board, watcher) {
+        (Ok(_), Ok((handle, thread))) => {
+            threads.push(thread);
+            (Some(handle), Ok(()))
+        }
+        (Err(error), _) | (_, Err(error)) => (None, Err(error)),
+    };
+    // From here on dropping the job ends its threads.
+    let job = Job::assemble(Parts { seat, threads, watcher, door: Some(door_waker), coordinator: met.coordinator })?;
+    result?;
+    tracing::info!("joined as rank {me} of {} after {:.0} ms; {}", job.world(), started.elapsed().as_secs_f64() * 1000.0, launch.because.join(", "));
+    Ok(job)
+}
+
+fn open_door(launch: &Launch, settings: &Settings, key: &JobKey, instance: [u8; 16]) -> Result<Door, Error> {
+    // Beside the coordinator's name, where it has one, so that a look at the system's sockets shows what belongs together.
+    let name = match &launch.meeting {
+        Meeting::Unix { name } => format!("{name}.{}", crate::coordinator::hex(&instance[..8])),
+        _ => format!("syncline-{}", crate::coordinator::hex(&instance)),
+    };
+    // Only a job that may span hosts listens on the network; forced TCP on one host stays on loopback.
+    let tcp = match (launch.hosts, settings.transport) {
+        (HostSpan::One, TransportChoice::Tcp) => vec![([127, 0, 0, 1], 0).into()],
+        (HostSpan::One, _) => Vec::new(),
+        _ => vec![(std::net::Ipv6Addr::UNSPECIFIED, 0).into()],
+    };
+    let config = DoorConfig { key: key.clone(), identity: instance, unix: Some(name), tcp, encrypt_tcp: settings.encrypt };
+    Door::open(config).map_err(|error| Error::system("start: opening a door for the others", error))
+}
+
+/// What the coordinator answered.
+struct Welcomed {
+    rank: u32,
+    job: [u8; 16],
+    roster: Vec<MemberInfo>,
+}
+
+fn knock(launch: &Launch, member: MemberInfo<Option<u32>>, sender: &mut dyn SendHalf, receiver: &mut dyn RecvHalf, started: Instant, deadline: Deadline) -> Result<Welcomed, Error> {
+    let myself = Who { rank: launch.rank.unwrap_or(0), host: member.host_name.clone(), pid: member.pid };
+    let join = Control::Join { member, world: launch.world, epoch: launch.epoch, started_by: launch.launcher.name().into() };
+    send_control(sender, &join, deadline).map_err(|error| lost_coordinator(launch, &error, started))?;
+    let patience = deadline.extended(GRACE);
+    loop {
+        match receive_control(receiver, patience) {
+            Ok(Control::Welcome { rank, job, roster, epoch, .. }) => {
+                let sound = epoch == launch.epoch && (rank as usize) < roster.len() && roster.iter().enumerate().all(|(index, member)| member.rank as usize == index);
+                if !sound {
+                    return Err(Error::Refused { at: launch.meeting.to_string(), reason: "its roster makes no sense".into() });
+                }
+                return Ok(Welcomed { rank, job, roster });
+            }
+            Ok(Control::Heartbeat { .. }) => {}
+            Ok(Control::Refused { reason }) => return Err(Error::Refused { at: launch.meeting.to_string(), reason }),
+            Ok(Control::StartTimeout { arrived, missing, text }) => {
+                return Err(Error::Missing {
+                    world: launch.world,
+                    arrived: arrived.into_iter().map(|member| Who { rank: member.rank, host: member.host_name, pid: member.pid }).collect(),
+                    missing: missing.into_iter().map(|rank| Who { rank, host: String::new(), pid: 0 }).collect(),
+                    expected: format!("hint: expected to start so:\n{text}"),
+                    waited: started.elapsed(),
+                });
+            }
+            Ok(Control::Down { rank, cause, detail, reported_by }) => {
+                let fate = fate_of(&cause, &detail, reported_by);
+                return Err(Error::PeerLost {
+                    operation: "start".into(),
+                    who: Who { rank, host: String::new(), pid: 0 },
+                    how: fate.how,
+                    waited: started.elapsed(),
+                    hint: format!("look at the output of rank {rank}"),
+                });
+            }
+            Ok(other) => return Err(Error::Refused { at: launch.meeting.to_string(), reason: format!("it answered {other:?}") }),
+            Err(ControlError::Link(LinkError::Interrupted)) => return Err(Error::Interrupted { operation: "start".into(), waited: started.elapsed() }),
+            Err(ControlError::Link(LinkError::Timeout { .. })) => {
+                return Err(Error::Missing {
+                    world: launch.world,
+                    arrived: vec![myself],
+                    missing: Vec::new(),
+                    expected: format!("hint: the coordinator at {} took this process in but does not answer; it may be frozen", launch.meeting),
+                    waited: started.elapsed(),
+                });
+            }
+            Err(error) => return Err(lost_coordinator(launch, &error, started)),
+        }
+    }
+}
+
+fn lost_coordinator(launch: &Launch, error: &ControlError, started: Instant) -> Error {
+    let how = format!("is gone: the control link ended while the job assembled ({error})");
+    match launch.launcher {
+        Launcher::SynclineRun | Launcher::Dmlc => Error::LauncherLost { operation: "start".into(), waited: started.elapsed() },
+        _ => Error::PeerLost {
+            operation: "start".into(),
+            who: Who { rank: 0, host: String::new(), pid: 0 },
+            how,
+            waited: started.elapsed(),
+            hint: "rank 0 hosts the coordinator; look at its output".into(),
+        },
+    }
+}
+
+/// Where the door leaves the board that the host's first rank passes in.
+#[derive(Default)]
+struct Inbox {
+    board: Mutex<Option<OwnedFd>>,
+    news: Condvar,
+}
+
+fn answer_door(mut door: Door, seat: Arc<Seat>, inbox: Arc<Inbox>) -> Result<thread::JoinHandle<()>, Error> {
+    let body = move || {
+        while !seat.leaving.load(Acquire) {
+            for event in door.step(Deadline::never()) {
+                let worth_a_line = event.is_worth_a_line();
+                match event {
+                    DoorEvent::Visitor { hello, fd, connection } => let_in(&seat, &inbox, &hello, fd, connection),
+                    DoorEvent::Refused { from, why, count } if worth_a_line => tracing::warn!("rank {} refused {from}: {why} (number {count})", seat.me),
+                    _ => {}
+                }
+            }
+        }
+    };
+    thread::Builder::new().name("syncline-door".into()).spawn(body).map_err(|error| Error::system("start: the door's thread", error))
+}
+
+fn let_in(seat: &Seat, inbox: &Inbox, hello: &[u8], fd: Option<OwnedFd>, connection: Connection) {
+    let from = connection.peer().to_owned();
+    let outcome = match Hello::decode(hello) {
+        Err(error) => Err(format!("its first word cannot be read: {error}")),
+        Ok(Hello { purpose: Purpose::Control, .. }) => Err("it wants to join, but this is not the coordinator".into()),
+        Ok(Hello { purpose: Purpose::Board, .. }) => match fd {
+            Some(fd) => {
+                *inbox.board.lock().expect("no panic while held") = Some(fd);
+                inbox.news.notify_all();
+                Ok(())
+            }
+            None => Err("it brought no board".into()),
+        },
+        Ok(said @ Hello { purpose: Purpose::Lane(lane), .. }) => match &seat.switchboard {
+            Some(switchboard) => switchboard.called(&said, lane, fd, connection),
+            None => Err("this rank has no links".into()),
+        },
+    };
+    if let Err(why) = outcome {
+        tracing::warn!("rank {} refused {from}: {why}", seat.me);
+    }
+}
+
+fn listen_to_coordinator(seat: Arc<Seat>, receiver: Box<dyn RecvHalf>) -> Result<thread::JoinHandle<()>, Error> {
+    let body = move || control_thread::listen(&seat, receiver);
+    thread::Builder::new().name("syncline-ctl".into()).spawn(body).map_err(|error| Error::system("start: the control thread", error))
+}
+
+/// The board of this host: made by its first rank, mapped by the others. None for a rank that is alone on its host.
+fn share_board(seat: &Seat, neighbours: &[u32], job: [u8; 16], inbox: &Inbox, started: Instant, deadline: Deadline) -> Result<Option<Arc<Board>>, Error> {
+    if neighbours.len() < 2 {
+        return Ok(None);
+    }
+    let operation = "start: sharing memory with the neighbours";
+    let board = if neighbours[0] == seat.me {
+        let board = Board::create(neighbours.len(), job).map_err(|error| Error::system(operation, error))?;
+        let switchboard = seat.switchboard.as_ref().expect("a member of a larger world has one");
+        for &rank in &neighbours[1..] {
+            if let Err(error) = switchboard.pass_board(seat.topology.member(rank), board.fd(), deadline) {
+                return Err(seat.explain(operation, &[rank], started, &error.to_string()));
+            }
+        }
+        board
+    } else {
+        let fd = await_board(seat, neighbours[0], inbox, operation, started, deadline)?;
+        Board::open(fd, neighbours.len(), job).map_err(|error| Error::system(operation, error))?
+    };
+    let slot = board.slot(seat.my_slot());
+    slot.set_rank(seat.me);
+    slot.set_pid(std::process::id());
+    slot.beat(crate::job::monotonic_nanos());
+    slot.set_state(State::Running);
+    Ok(Some(Arc::new(board)))
+}
+
+fn await_board(seat: &Seat, leader: u32, inbox: &Inbox, operation: &str, started: Instant, deadline: Deadline) -> Result<OwnedFd, Error> {
+    const LOOK: Duration = Duration::from_millis(50);
+    let mut board = inbox.board.lock().expect("no panic while held");
+    loop {
+        if let Some(fd) = board.take() {
+            return Ok(fd);
+        }
+        if seat.fates.any_down() || seat.orphaned.load(Acquire) {
+            drop(board);
+            let everybody: Vec<u32> = (0..seat.topology.world()).collect();
+            return Err(seat.explain(operation, &everybody, started, "it did not pass the board"));
+        }
+        if deadline.interrupted() {
+            return Err(Error::Interrupted { operation: "start".into(), waited: started.elapsed() });
+        }
+        if deadline.expired() {
+            return Err(seat.late(operation, &[leader], started, " to pass the host's board"));
+        }
+        board = inbox.news.wait_timeout(board, deadline.slice(LOOK)).expect("no panic while held").0;
+    }
+}

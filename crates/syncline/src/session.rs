@@ -1,0 +1,158 @@
+//! A process's place in its job, as users hold it.
+
+use std::time::{Duration, Instant};
+
+use syncline_cluster::{Deadline, Job, Lane, Role, Topology};
+use syncline_transport::{Link, LinkError};
+
+use crate::{Config, Error};
+
+/// The door to everything: who I am, who else is there, and the operations on what we share.
+///
+/// A session may be used from many threads. Dropping it without [`shutdown`](Session::shutdown) tells the others that
+/// this process failed; a process that dies needs not even do that.
+#[derive(Debug)]
+pub struct Session {
+    job: Job,
+}
+
+impl Session {
+    /// Joins the job that `config` describes and returns when everybody is there.
+    ///
+    /// # Errors
+    /// `Timeout` when somebody does not come, saying who came and how the others were expected to start; `PeerLost`
+    /// when somebody dies meanwhile; `Auth` when the token is not the job's; `Configuration` when the settings or the
+    /// launcher's variables make no sense.
+    pub fn open(config: Config) -> Result<Session, Error> {
+        let deadline = Deadline::after(config.settings.timeout);
+        Session::open_by(config, deadline)
+    }
+
+    /// [`open`](Session::open) with a deadline of the caller's.
+    pub fn open_by(config: Config, deadline: Deadline) -> Result<Session, Error> {
+        Ok(Session { job: Job::join(&config.launch, &config.settings, deadline)? })
+    }
+
+    /// A world of one: this process is worker and server, with no threads, sockets or shared memory.
+    pub fn solo() -> Result<Session, Error> {
+        Session::open(Config::solo())
+    }
+
+    /// This process's number, from 0.
+    pub fn rank(&self) -> u32 {
+        self.job.rank()
+    }
+
+    /// How many processes the job has.
+    pub fn size(&self) -> u32 {
+        self.job.world()
+    }
+
+    /// This process's number among those of its host.
+    pub fn local_rank(&self) -> u32 {
+        self.topology().local_rank(self.rank())
+    }
+
+    /// How many processes of the job share this host.
+    pub fn local_size(&self) -> u32 {
+        let topology = self.topology();
+        topology.hosts()[topology.host_of(self.rank())].ranks.len() as u32
+    }
+
+    /// How many processes train.
+    pub fn num_workers(&self) -> u32 {
+        self.topology().workers().len() as u32
+    }
+
+    /// How many processes hold shards.
+    pub fn num_servers(&self) -> u32 {
+        self.topology().servers().len() as u32
+    }
+
+    /// This process's number among the workers, in order of rank; none on a dedicated server.
+    pub fn worker_id(&self) -> Option<u32> {
+        position(&self.topology().workers(), self.rank())
+    }
+
+    /// This process's number among the servers, in order of rank; none on a pure worker.
+    pub fn server_id(&self) -> Option<u32> {
+        position(&self.topology().servers(), self.rank())
+    }
+
+    /// Whether this is worker 0, whose initial values count.
+    pub fn is_master_worker(&self) -> bool {
+        self.worker_id() == Some(0)
+    }
+
+    /// What this process does in the job.
+    pub fn role(&self) -> Role {
+        self.job.role()
+    }
+
+    /// Who sits where.
+    pub fn topology(&self) -> &Topology {
+        self.job.topology()
+    }
+
+    /// How long a call waits for somebody who neither comes nor dies.
+    pub fn timeout(&self) -> Duration {
+        self.job.timeout()
+    }
+
+    /// What started this process, in a word.
+    pub fn launcher(&self) -> &'static str {
+        self.job.launcher().name()
+    }
+
+    /// Returns when every rank has called it.
+    ///
+    /// ```
+    /// let session = syncline::Session::solo()?;
+    /// session.barrier()?; // nobody else to wait for
+    /// # Ok::<(), syncline::Error>(())
+    /// ```
+    pub fn barrier(&self) -> Result<(), Error> {
+        self.barrier_by(Deadline::after(self.timeout()))
+    }
+
+    /// [`barrier`](Session::barrier) with a deadline of the caller's.
+    pub fn barrier_by(&self, deadline: Deadline) -> Result<(), Error> {
+        Ok(self.job.barrier(deadline)?)
+    }
+
+    /// A link of one's own with `peer`, for measurements and extensions. Both sides must ask for it.
+    pub fn link(&self, peer: u32, lane: Lane, deadline: Deadline) -> Result<Link, Error> {
+        Ok(self.job.link(peer, lane, deadline)?)
+    }
+
+    /// Names the culprit when a frame of an operation of one's own, begun at `started`, failed on a link with `peer`.
+    pub fn link_failed(&self, operation: &str, peer: u32, started: Instant, error: &LinkError) -> Error {
+        self.job.link_failed(operation, peer, started, error).into()
+    }
+
+    /// Leaves the job politely. Calls after it fail with `Closed`; a second shutdown does nothing.
+    ///
+    /// A process that the others need (rank 0 under launchers other than `syncline run`) stays until they have left.
+    pub fn shutdown(&self) -> Result<(), Error> {
+        self.shutdown_by(Deadline::never())
+    }
+
+    /// [`shutdown`](Session::shutdown) with a deadline of the caller's.
+    pub fn shutdown_by(&self, deadline: Deadline) -> Result<(), Error> {
+        Ok(self.job.leave(deadline)?)
+    }
+
+    /// Stays until every worker has left or died: what a dedicated server does.
+    pub fn stay_for_workers(&self, deadline: Deadline) -> Result<(), Error> {
+        Ok(self.job.stay_for_workers(deadline)?)
+    }
+
+    /// Tells the others that this process fails, and why, so that they hear it from itself.
+    pub fn abort(&self, reason: &str) {
+        self.job.abort(reason);
+    }
+}
+
+fn position(ranks: &[u32], rank: u32) -> Option<u32> {
+    ranks.iter().position(|other| *other == rank).map(|index| index as u32)
+}
