@@ -9,10 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use syncline_transport::{
-    Deadline, DialConfig, Door, DoorConfig, DoorEvent, JobKey, Link, OutFrame, dial, inproc, shm,
-    unix,
-};
+use syncline_transport::{Deadline, DialConfig, Door, DoorConfig, DoorEvent, JobKey, Link, OutFrame, dial, inproc, shm, unix};
 use syncline_wire::Kind;
 
 const MEGABYTE: usize = 1_000_000;
@@ -43,11 +40,7 @@ fn report(name: &str, pair: impl Fn() -> (Link, Link)) {
     if !wanted(name) {
         return;
     }
-    println!(
-        "{name:<16}{:>14.2}{:>14.2}",
-        round_trip(pair()),
-        bandwidth(pair())
-    );
+    println!("{name:<16}{:>14.2}{:>14.2}", round_trip(pair()), bandwidth(pair()));
 }
 
 fn median(mut samples: Vec<Duration>) -> f64 {
@@ -62,28 +55,14 @@ fn round_trip((mut zero, mut one): (Link, Link)) -> f64 {
         for _ in 0..ROUNDS {
             one.head(deadline).unwrap();
             one.body_into(&mut buffer, deadline).unwrap();
-            one.send(
-                &OutFrame {
-                    payload: &[&buffer],
-                    ..OutFrame::new(Kind::DATA)
-                },
-                deadline,
-            )
-            .unwrap();
+            one.send(&OutFrame { payload: &[&buffer], ..OutFrame::new(Kind::DATA) }, deadline).unwrap();
         }
     });
     let deadline = soon();
     let mut buffer = [0; 64];
     let samples = (0..ROUNDS).map(|_| {
         let began = Instant::now();
-        zero.send(
-            &OutFrame {
-                payload: &[&[7; 64]],
-                ..OutFrame::new(Kind::DATA)
-            },
-            deadline,
-        )
-        .unwrap();
+        zero.send(&OutFrame { payload: &[&[7; 64]], ..OutFrame::new(Kind::DATA) }, deadline).unwrap();
         zero.head(deadline).unwrap();
         zero.body_into(&mut buffer, deadline).unwrap();
         began.elapsed()
@@ -97,14 +76,7 @@ fn bandwidth((mut zero, mut one): (Link, Link)) -> f64 {
     let sender = thread::spawn(move || {
         let body = vec![1; MEGABYTE];
         for _ in 0..FRAMES {
-            zero.send(
-                &OutFrame {
-                    payload: &[&body],
-                    ..OutFrame::new(Kind::DATA)
-                },
-                soon(),
-            )
-            .unwrap();
+            zero.send(&OutFrame { payload: &[&body], ..OutFrame::new(Kind::DATA) }, soon()).unwrap();
         }
         zero.head(soon()).unwrap();
     });
@@ -117,8 +89,7 @@ fn bandwidth((mut zero, mut one): (Link, Link)) -> f64 {
         one.head(soon()).unwrap();
         one.body_into(&mut buffer, soon()).unwrap();
     }
-    let rate =
-        (FRAMES - FRAMES / 10) as f64 * MEGABYTE as f64 / began.elapsed().as_secs_f64() / 1e9;
+    let rate = (FRAMES - FRAMES / 10) as f64 * MEGABYTE as f64 / began.elapsed().as_secs_f64() / 1e9;
     one.send(&OutFrame::new(Kind::GOODBYE), soon()).unwrap();
     sender.join().unwrap();
     rate
@@ -128,11 +99,7 @@ fn report_raw<S: Read + Write + Send + 'static>(name: &str, pair: impl Fn() -> (
     if !wanted(name) {
         return;
     }
-    println!(
-        "{name:<16}{:>14.2}{:>14.2}",
-        raw_round_trip(pair()),
-        raw_bandwidth(pair())
-    );
+    println!("{name:<16}{:>14.2}{:>14.2}", raw_round_trip(pair()), raw_bandwidth(pair()));
 }
 
 fn raw_round_trip<S: Read + Write + Send + 'static>((mut zero, mut one): (S, S)) -> f64 {
@@ -172,8 +139,7 @@ fn raw_bandwidth<S: Read + Write + Send + 'static>((mut zero, mut one): (S, S)) 
         }
         one.read_exact(&mut buffer).unwrap();
     }
-    let rate =
-        (FRAMES - FRAMES / 10) as f64 * MEGABYTE as f64 / began.elapsed().as_secs_f64() / 1e9;
+    let rate = (FRAMES - FRAMES / 10) as f64 * MEGABYTE as f64 / began.elapsed().as_secs_f64() / 1e9;
     one.write_all(&[0]).unwrap();
     sender.join().unwrap();
     rate
@@ -200,17 +166,9 @@ fn over_tcp(encrypt: bool) -> (Link, Link) {
     .unwrap();
     let address = door.addresses().remove(0);
     let caller = thread::spawn(move || {
-        let config = DialConfig {
-            key,
-            expect_identity: None,
-            encrypt,
-        };
-        dial(&address, &config, b"", None, soon())
-            .unwrap()
-            .into_stream_link(1, 0)
+        let config = DialConfig { key, expect_identity: None, encrypt };
+        dial(&address, &config, b"", None, soon()).unwrap().into_stream_link(1, 0)
     });
-    let Some(DoorEvent::Visitor { connection, .. }) = door.step(soon()).pop() else {
-        panic!("no visitor")
-    };
+    let Some(DoorEvent::Visitor { connection, .. }) = door.step(soon()).pop() else { panic!("no visitor") };
     (caller.join().unwrap(), connection.into_stream_link(1, 1))
 }

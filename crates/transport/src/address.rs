@@ -49,14 +49,10 @@ impl FromStr for Address {
         if let Some(rest) = text.strip_prefix("tcp://") {
             return match rest.parse() {
                 Ok(address) => Ok(Address::Tcp(address)),
-                Err(_) => Err(AddressError::Tcp {
-                    text: rest.to_owned(),
-                }),
+                Err(_) => Err(AddressError::Tcp { text: rest.to_owned() }),
             };
         }
-        Err(AddressError::Scheme {
-            text: text.to_owned(),
-        })
+        Err(AddressError::Scheme { text: text.to_owned() })
     }
 }
 
@@ -71,17 +67,13 @@ pub enum AddressError {
         text: String,
     },
     /// The part behind `tcp://` is not numeric.
-    #[error(
-        "{text:?} is no numeric address with a port, such as 10.0.0.7:4100 or [fe80::1]:4100; resolve host names first"
-    )]
+    #[error("{text:?} is no numeric address with a port, such as 10.0.0.7:4100 or [fe80::1]:4100; resolve host names first")]
     Tcp {
         /// The part behind `tcp://`.
         text: String,
     },
     /// The name is empty, too long or holds a zero byte.
-    #[error(
-        "an abstract Unix name has 1 to {MAX_UNIX_NAME} bytes and no zero byte, this one has {len}"
-    )]
+    #[error("an abstract Unix name has 1 to {MAX_UNIX_NAME} bytes and no zero byte, this one has {len}")]
     UnixName {
         /// Its length in bytes.
         len: usize,
@@ -94,12 +86,7 @@ mod tests {
 
     #[test]
     fn every_address_survives_its_text() {
-        for text in [
-            "unix:@a",
-            "unix:@job/7 é",
-            "tcp://127.0.0.1:1",
-            "tcp://[::1]:65535",
-        ] {
+        for text in ["unix:@a", "unix:@job/7 é", "tcp://127.0.0.1:1", "tcp://[::1]:65535"] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
     }
@@ -107,24 +94,10 @@ mod tests {
     #[test]
     fn what_is_no_address_says_what_would_be() {
         let long = format!("unix:@{}", "x".repeat(MAX_UNIX_NAME + 1));
-        for text in [
-            "",
-            "10.0.0.1:5",
-            "tcp://localhost:5",
-            "tcp://10.0.0.1",
-            "unix:/tmp/x",
-            "unix:@",
-            &long,
-        ] {
-            assert!(
-                text.parse::<Address>().is_err(),
-                "{text:?} was taken for an address"
-            );
+        for text in ["", "10.0.0.1:5", "tcp://localhost:5", "tcp://10.0.0.1", "unix:/tmp/x", "unix:@", &long] {
+            assert!(text.parse::<Address>().is_err(), "{text:?} was taken for an address");
         }
-        let refused = "tcp://node7:4100"
-            .parse::<Address>()
-            .unwrap_err()
-            .to_string();
+        let refused = "tcp://node7:4100".parse::<Address>().unwrap_err().to_string();
         assert!(refused.contains("resolve host names first"), "{refused}");
     }
 }

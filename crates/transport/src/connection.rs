@@ -21,25 +21,9 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        fd: OwnedFd,
-        transport: TransportKind,
-        peer: String,
-        keys: Option<Keys>,
-        sent: u64,
-        received: u64,
-    ) -> Connection {
-        let session = keys.map(|keys| Session {
-            keys,
-            sent,
-            received,
-        });
-        Connection {
-            fd,
-            transport,
-            peer,
-            session,
-        }
+    pub(crate) fn new(fd: OwnedFd, transport: TransportKind, peer: String, keys: Option<Keys>, sent: u64, received: u64) -> Connection {
+        let session = keys.map(|keys| Session { keys, sent, received });
+        Connection { fd, transport, peer, session }
     }
 
     /// The other end, for logs and errors.
@@ -70,31 +54,16 @@ impl Connection {
 
     /// A link over memory shared with the other end. The socket stays open as a sign of life.
     pub fn into_shm_link(self, duplex: Duplex, epoch: u32, my_rank: u32) -> Link {
-        shm::build(
-            Some(self.fd),
-            duplex,
-            self.peer,
-            Stamp {
-                epoch,
-                rank: my_rank,
-            },
-        )
+        shm::build(Some(self.fd), duplex, self.peer, Stamp { epoch, rank: my_rank })
     }
 
     /// A link over this very socket.
     pub fn into_stream_link(self, epoch: u32, my_rank: u32) -> Link {
-        let stamp = Stamp {
-            epoch,
-            rank: my_rank,
-        };
+        let stamp = Stamp { epoch, rank: my_rank };
         match self.transport {
             TransportKind::Tcp => tcp::build(self.fd, self.peer, stamp, self.session),
             transport => {
-                let info = LinkInfo {
-                    transport,
-                    peer: self.peer,
-                    encrypted: false,
-                };
+                let info = LinkInfo { transport, peer: self.peer, encrypted: false };
                 stream::clear_link(self.fd, stamp, info)
             }
         }

@@ -78,24 +78,18 @@ impl LinkError {
             Errno::PIPE | Errno::NOTCONN | Errno::SHUTDOWN => "it closed the connection",
             Errno::CONNRESET | Errno::CONNABORTED => "its end of the connection was reset",
             Errno::TIMEDOUT => "its host no longer acknowledges what is sent",
-            Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::HOSTDOWN | Errno::NETDOWN => {
-                "its host can no longer be reached"
-            }
+            Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::HOSTDOWN | Errno::NETDOWN => "its host can no longer be reached",
             other => return LinkError::Io(other.into()),
         };
-        LinkError::PeerGone {
-            detail: detail.to_owned(),
-        }
+        LinkError::PeerGone { detail: detail.to_owned() }
     }
 
     /// Whether the same call can be repeated and may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            LinkError::Timeout {
-                half_written: false,
-                ..
-            } | LinkError::Interrupted
+            LinkError::Timeout { half_written: false, .. }
+                | LinkError::Interrupted
                 | LinkError::StaleEpoch { .. }
                 | LinkError::WrongLength { .. }
         )

@@ -23,13 +23,7 @@ pub(crate) struct Stamp {
 /// Takes bytes to the other side, in order.
 pub(crate) trait Outlet: Send + 'static {
     /// Writes three parts as one, waiting as often as needed. A deadline that is over still allows what needs no wait.
-    fn write_all(
-        &mut self,
-        header: &[u8],
-        meta: &[u8],
-        payload: &[&[u8]],
-        deadline: Deadline,
-    ) -> Result<(), Stopped>;
+    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped>;
 
     /// Tells the other side that half a frame is all that will come.
     fn abandon(&mut self);
@@ -50,12 +44,7 @@ pub(crate) trait Inlet: Send + 'static {
 
     /// Waits for at least one byte of the body, of which `left` are left, and returns how many it wrote to the front of
     /// `buffer`, which is neither empty nor longer than `left`.
-    fn read_body(
-        &mut self,
-        buffer: &mut [u8],
-        left: u64,
-        deadline: Deadline,
-    ) -> Result<usize, LinkError>;
+    fn read_body(&mut self, buffer: &mut [u8], left: u64, deadline: Deadline) -> Result<usize, LinkError>;
 
     /// Lets the rest of the body pass, counting `left` down to zero.
     fn skip_body(&mut self, left: &mut u64, deadline: Deadline) -> Result<(), LinkError> {
@@ -100,23 +89,9 @@ pub(crate) fn link(
 ) -> Link {
     let severer = Severer::new(wake);
     let limits = Limits::default();
-    let sender = FrameWriter {
-        outlet,
-        stamp,
-        limits,
-        end: None,
-        stats: Arc::clone(&stats),
-        severer: severer.clone(),
-    };
-    let receiver = FrameReader {
-        inlet,
-        epoch: stamp.epoch,
-        limits,
-        body_left: 0,
-        end: None,
-        stats: Arc::clone(&stats),
-        severer: severer.clone(),
-    };
+    let sender = FrameWriter { outlet, stamp, limits, end: None, stats: Arc::clone(&stats), severer: severer.clone() };
+    let receiver =
+        FrameReader { inlet, epoch: stamp.epoch, limits, body_left: 0, end: None, stats: Arc::clone(&stats), severer: severer.clone() };
     Link::new(Box::new(sender), Box::new(receiver), info, stats, severer)
 }
 
@@ -130,9 +105,7 @@ enum End {
 impl End {
     fn error(&self) -> LinkError {
         match self {
-            End::PeerGone { detail } => LinkError::PeerGone {
-                detail: detail.clone(),
-            },
+            End::PeerGone { detail } => LinkError::PeerGone { detail: detail.clone() },
             End::Broken { since } => LinkError::Broken { since },
         }
     }
@@ -140,15 +113,9 @@ impl End {
     /// What `error` means for the direction, given whether it struck between two frames.
     fn of(error: &LinkError, between_frames: bool, inside: &'static str) -> Option<End> {
         match error {
-            LinkError::PeerGone { detail } => Some(End::PeerGone {
-                detail: detail.clone(),
-            }),
-            LinkError::Corrupt(_) => Some(End::Broken {
-                since: "a frame arrived damaged",
-            }),
-            LinkError::Tampered { .. } => Some(End::Broken {
-                since: "an encrypted record failed its authentication",
-            }),
+            LinkError::PeerGone { detail } => Some(End::PeerGone { detail: detail.clone() }),
+            LinkError::Corrupt(_) => Some(End::Broken { since: "a frame arrived damaged" }),
+            LinkError::Tampered { .. } => Some(End::Broken { since: "an encrypted record failed its authentication" }),
             _ if between_frames => None,
             _ => Some(End::Broken { since: inside }),
         }
@@ -178,10 +145,7 @@ impl<O: Outlet> SendHalf for FrameWriter<O> {
         }
         .with_meta(frame.meta)?;
         header.check(&self.limits)?;
-        match self
-            .outlet
-            .write_all(&header.encode(), frame.meta, frame.payload, deadline)
-        {
+        match self.outlet.write_all(&header.encode(), frame.meta, frame.payload, deadline) {
             Ok(()) => {
                 let bytes = HEADER_LEN as u64 + u64::from(header.meta_len) + header.payload_len;
                 self.stats.frames_sent.increment();
@@ -205,10 +169,7 @@ impl<O: Outlet> FrameWriter<O> {
             self.outlet.abandon();
         }
         match stopped.error {
-            LinkError::Timeout { waited, .. } => LinkError::Timeout {
-                waited,
-                half_written: stopped.half_written,
-            },
+            LinkError::Timeout { waited, .. } => LinkError::Timeout { waited, half_written: stopped.half_written },
             other => other,
         }
     }
@@ -234,20 +195,14 @@ struct FrameReader<I> {
 impl<I: Inlet> RecvHalf for FrameReader<I> {
     fn head(&mut self, deadline: Deadline) -> Result<Head, LinkError> {
         self.skip_body(deadline)?;
-        let head = self
-            .inlet
-            .next_head(&self.limits, deadline)
-            .map_err(|error| self.stop(error, true))?;
+        let head = self.inlet.next_head(&self.limits, deadline).map_err(|error| self.stop(error, true))?;
         self.body_left = head.header.payload_len;
         let bytes = HEADER_LEN as u64 + u64::from(head.header.meta_len) + head.header.payload_len;
         self.stats.frames_received.increment();
         self.stats.bytes_received.add(bytes);
         if head.header.epoch != self.epoch {
             self.stats.frames_refused.increment();
-            return Err(LinkError::StaleEpoch {
-                theirs: head.header.epoch,
-                ours: self.epoch,
-            });
+            return Err(LinkError::StaleEpoch { theirs: head.header.epoch, ours: self.epoch });
         }
         Ok(head)
     }
@@ -259,17 +214,11 @@ impl<I: Inlet> RecvHalf for FrameReader<I> {
     fn body_into(&mut self, buffer: &mut [u8], deadline: Deadline) -> Result<(), LinkError> {
         usable(&self.severer, &self.end)?;
         if buffer.len() as u64 != self.body_left {
-            return Err(LinkError::WrongLength {
-                expected: self.body_left,
-                got: buffer.len() as u64,
-            });
+            return Err(LinkError::WrongLength { expected: self.body_left, got: buffer.len() as u64 });
         }
         let mut filled = 0;
         while filled < buffer.len() {
-            match self
-                .inlet
-                .read_body(&mut buffer[filled..], self.body_left, deadline)
-            {
+            match self.inlet.read_body(&mut buffer[filled..], self.body_left, deadline) {
                 Ok(read) => filled += read,
                 Err(error) => return Err(self.stop(error, filled == 0)),
             }
@@ -308,9 +257,7 @@ impl<I: Inlet> RecvHalf for FrameReader<I> {
         if want == 0 {
             return Ok(0);
         }
-        let read = self
-            .inlet
-            .read_body(&mut buffer[..want], self.body_left, deadline);
+        let read = self.inlet.read_body(&mut buffer[..want], self.body_left, deadline);
         let read = read.map_err(|error| self.stop(error, true))?;
         self.body_left -= read as u64;
         Ok(read)
@@ -356,12 +303,7 @@ pub(crate) struct Bytes<B> {
 
 impl<B: ByteInlet> Bytes<B> {
     pub(crate) fn new(bytes: B) -> Bytes<B> {
-        Bytes {
-            bytes,
-            header: [0; HEADER_LEN],
-            header_got: 0,
-            pending: None,
-        }
+        Bytes { bytes, header: [0; HEADER_LEN], header_got: 0, pending: None }
     }
 
     /// Grows the meta with what arrives, so that its announced length alone allocates little.
@@ -387,24 +329,16 @@ impl<B: ByteInlet> Inlet for Bytes<B> {
             Some(head) => head,
             None => {
                 while self.header_got < HEADER_LEN {
-                    match self
-                        .bytes
-                        .read_some(&mut self.header[self.header_got..], deadline)?
-                    {
+                    match self.bytes.read_some(&mut self.header[self.header_got..], deadline)? {
                         0 if self.header_got == 0 => {
-                            return Err(LinkError::PeerGone {
-                                detail: "it closed the link".to_owned(),
-                            });
+                            return Err(LinkError::PeerGone { detail: "it closed the link".to_owned() });
                         }
                         0 => return Err(ended_inside()),
                         read => self.header_got += read,
                     }
                 }
                 let header = FrameHeader::decode(&self.header, limits)?;
-                Head {
-                    header,
-                    meta: Vec::new(),
-                }
+                Head { header, meta: Vec::new() }
             }
         };
         if let Err(error) = self.fill_meta(&mut head, deadline) {
@@ -416,12 +350,7 @@ impl<B: ByteInlet> Inlet for Bytes<B> {
         Ok(head)
     }
 
-    fn read_body(
-        &mut self,
-        buffer: &mut [u8],
-        _left: u64,
-        deadline: Deadline,
-    ) -> Result<usize, LinkError> {
+    fn read_body(&mut self, buffer: &mut [u8], _left: u64, deadline: Deadline) -> Result<usize, LinkError> {
         match self.bytes.read_some(buffer, deadline)? {
             0 => Err(ended_inside()),
             read => Ok(read),
@@ -440,8 +369,7 @@ impl<B: ByteInlet> Inlet for Bytes<B> {
 /// As many zeros as a body announces, or an error where the memory ends.
 pub(crate) fn zeroed(len: u64) -> Result<Vec<u8>, LinkError> {
     let too_much = |_| LinkError::Io(std::io::ErrorKind::OutOfMemory.into());
-    let len =
-        usize::try_from(len).map_err(|_| LinkError::Io(std::io::ErrorKind::OutOfMemory.into()))?;
+    let len = usize::try_from(len).map_err(|_| LinkError::Io(std::io::ErrorKind::OutOfMemory.into()))?;
     // Asking first costs nothing and turns the abort of a failed allocation into an error; `vec!` then gets untouched pages.
     Vec::<u8>::new().try_reserve_exact(len).map_err(too_much)?;
     Ok(vec![0; len])
@@ -449,7 +377,5 @@ pub(crate) fn zeroed(len: u64) -> Result<Vec<u8>, LinkError> {
 
 #[cold]
 fn ended_inside() -> LinkError {
-    LinkError::PeerGone {
-        detail: "it closed the link in the middle of a frame".to_owned(),
-    }
+    LinkError::PeerGone { detail: "it closed the link in the middle of a frame".to_owned() }
 }

@@ -28,36 +28,15 @@ pub fn pair(epoch: u32) -> (Link, Link) {
 pub fn pair_of([one, other]: [(u32, u32); 2]) -> (Link, Link) {
     let (there, back) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
     let end = |(epoch, rank), (_, peer): (u32, u32), out: &Arc<Queue>, into: &Arc<Queue>| {
-        let info = LinkInfo {
-            transport: TransportKind::Inproc,
-            peer: format!("rank {peer} of this process"),
-            encrypted: false,
-        };
+        let info = LinkInfo { transport: TransportKind::Inproc, peer: format!("rank {peer} of this process"), encrypted: false };
         let queues = [Arc::downgrade(out), Arc::downgrade(into)];
-        let wake = move || {
-            queues
-                .iter()
-                .filter_map(|queue| queue.upgrade())
-                .for_each(|queue| queue.close())
-        };
+        let wake = move || queues.iter().filter_map(|queue| queue.upgrade()).for_each(|queue| queue.close());
         let stats = Arc::new(LinkStats::new());
-        let outlet = QueueOutlet {
-            stats: Arc::clone(&stats),
-            queue: Arc::clone(out),
-            spare: Vec::new(),
-        };
-        let inlet = Bytes::new(QueueInlet {
-            stats: Arc::clone(&stats),
-            queue: Arc::clone(into),
-            chunk: Vec::new(),
-            taken: 0,
-        });
+        let outlet = QueueOutlet { stats: Arc::clone(&stats), queue: Arc::clone(out), spare: Vec::new() };
+        let inlet = Bytes::new(QueueInlet { stats: Arc::clone(&stats), queue: Arc::clone(into), chunk: Vec::new(), taken: 0 });
         link(outlet, inlet, Stamp { epoch, rank }, info, stats, wake)
     };
-    (
-        end(one, other, &there, &back),
-        end(other, one, &back, &there),
-    )
+    (end(one, other, &there, &back), end(other, one, &back, &there))
 }
 
 /// One direction: what is on its way, and whether either end is gone.
@@ -76,9 +55,7 @@ struct State {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner()) // no code panics while it holds the lock
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // no code panics while it holds the lock
     }
 
     fn close(&self) {
@@ -87,12 +64,7 @@ impl Queue {
     }
 
     /// Waits until `done` or closed.
-    fn wait(
-        &self,
-        deadline: Deadline,
-        sleeps: &Counter,
-        done: impl Fn(&State) -> bool,
-    ) -> Result<MutexGuard<'_, State>, LinkError> {
+    fn wait(&self, deadline: Deadline, sleeps: &Counter, done: impl Fn(&State) -> bool) -> Result<MutexGuard<'_, State>, LinkError> {
         const LONGEST: Duration = Duration::from_secs(3600);
         let mut state = self.lock();
         if done(&state) || state.closed {
@@ -113,10 +85,7 @@ impl Queue {
                 return Err(LinkError::Interrupted);
             }
             if deadline.expired() {
-                return Err(LinkError::Timeout {
-                    waited: since.elapsed(),
-                    half_written: false,
-                });
+                return Err(LinkError::Timeout { waited: since.elapsed(), half_written: false });
             }
         }
     }
@@ -131,18 +100,12 @@ struct QueueOutlet {
 impl QueueOutlet {
     /// Puts the filled spare chunk into the queue and takes an empty one.
     fn push(&mut self, deadline: Deadline) -> Result<(), LinkError> {
-        let mut state = self.queue.wait(deadline, &self.stats.send_parks, |state| {
-            state.chunks.len() < CHUNKS
-        })?;
+        let mut state = self.queue.wait(deadline, &self.stats.send_parks, |state| state.chunks.len() < CHUNKS)?;
         if state.closed {
-            return Err(LinkError::PeerGone {
-                detail: "it closed the link".to_owned(),
-            });
+            return Err(LinkError::PeerGone { detail: "it closed the link".to_owned() });
         }
         let empty = state.recycled.pop().unwrap_or_default();
-        state
-            .chunks
-            .push_back(std::mem::replace(&mut self.spare, empty));
+        state.chunks.push_back(std::mem::replace(&mut self.spare, empty));
         drop(state);
         self.queue.changed.notify_one();
         Ok(())
@@ -150,13 +113,7 @@ impl QueueOutlet {
 }
 
 impl Outlet for QueueOutlet {
-    fn write_all(
-        &mut self,
-        header: &[u8],
-        meta: &[u8],
-        payload: &[&[u8]],
-        deadline: Deadline,
-    ) -> Result<(), Stopped> {
+    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
         self.spare.clear();
         let mut pushed = false;
         for mut part in [header, meta].into_iter().chain(payload.iter().copied()) {
@@ -165,19 +122,13 @@ impl Outlet for QueueOutlet {
                 self.spare.extend_from_slice(piece);
                 part = rest;
                 if self.spare.len() == CHUNK {
-                    self.push(deadline).map_err(|error| Stopped {
-                        error,
-                        half_written: pushed,
-                    })?;
+                    self.push(deadline).map_err(|error| Stopped { error, half_written: pushed })?;
                     pushed = true;
                 }
             }
         }
         if !self.spare.is_empty() {
-            self.push(deadline).map_err(|error| Stopped {
-                error,
-                half_written: pushed,
-            })?;
+            self.push(deadline).map_err(|error| Stopped { error, half_written: pushed })?;
         }
         Ok(())
     }
@@ -203,9 +154,7 @@ struct QueueInlet {
 impl ByteInlet for QueueInlet {
     fn read_some(&mut self, target: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
         if self.taken == self.chunk.len() {
-            let mut state = self.queue.wait(deadline, &self.stats.parks, |state| {
-                !state.chunks.is_empty()
-            })?;
+            let mut state = self.queue.wait(deadline, &self.stats.parks, |state| !state.chunks.is_empty())?;
             let Some(chunk) = state.chunks.pop_front() else {
                 return Ok(0);
             };

@@ -19,10 +19,7 @@ pub struct JobKey([u8; 32]);
 impl JobKey {
     /// The key of the job with this token. The same token gives the same key on every host.
     pub fn from_token(token: impl AsRef<[u8]>) -> JobKey {
-        JobKey(blake3::derive_key(
-            "syncline 2026 job token to handshake key",
-            token.as_ref(),
-        ))
+        JobKey(blake3::derive_key("syncline 2026 job token to handshake key", token.as_ref()))
     }
 
     /// A key that was derived elsewhere.

@@ -39,14 +39,7 @@ pub struct OutFrame<'a> {
 impl<'a> OutFrame<'a> {
     /// A frame of this kind without meta and payload; set what differs with `..`.
     pub const fn new(kind: Kind) -> OutFrame<'a> {
-        OutFrame {
-            kind,
-            sequence: 0,
-            fingerprint: Fingerprint::NONE,
-            flags: Flags::NONE,
-            meta: &[],
-            payload: &[],
-        }
+        OutFrame { kind, sequence: 0, fingerprint: Fingerprint::NONE, flags: Flags::NONE, meta: &[], payload: &[] }
     }
 
     /// Bytes of the payload.
@@ -177,13 +170,7 @@ impl Link {
         stats: Arc<LinkStats>,
         severer: Severer,
     ) -> Link {
-        Link {
-            sender,
-            receiver,
-            info,
-            stats,
-            severer,
-        }
+        Link { sender, receiver, info, stats, severer }
     }
 
     /// What carries the link, and where to.
@@ -244,9 +231,7 @@ impl Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
-            .field("info", &self.info)
-            .finish_non_exhaustive()
+        f.debug_struct("Link").field("info", &self.info).finish_non_exhaustive()
     }
 }
 
@@ -262,10 +247,7 @@ pub struct Severer {
 impl Severer {
     /// `wake` makes every call of the halves return; what they return no longer matters then.
     pub(crate) fn new(wake: impl Fn() + Send + Sync + 'static) -> Severer {
-        Severer {
-            severed: Arc::default(),
-            wake: Arc::new(wake),
-        }
+        Severer { severed: Arc::default(), wake: Arc::new(wake) }
     }
 
     /// Ends the link. A second time does nothing.
@@ -284,8 +266,6 @@ impl Severer {
 
 impl fmt::Debug for Severer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Severer")
-            .field("severed", &self.is_severed())
-            .finish()
+        f.debug_struct("Severer").field("severed", &self.is_severed()).finish()
     }
 }

@@ -98,43 +98,27 @@ pub(crate) struct Keys {
 
 impl Keys {
     fn new(handshake: HandshakeState) -> Result<Keys, snow::Error> {
-        Ok(Keys {
-            state: RwLock::new(handshake.into_stateless_transport_mode()?),
-        })
+        Ok(Keys { state: RwLock::new(handshake.into_stateless_transport_mode()?) })
     }
 
     /// Seals `plain` as message number `number` of this side into `out`, which needs room for the tag.
     pub(crate) fn seal(&self, number: u64, plain: &[u8], out: &mut [u8]) -> usize {
-        let state = self
-            .state
-            .read()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        state
-            .write_message(number, plain, out)
-            .expect("callers leave room for the tag and stay under Noise's limit")
+        let state = self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.write_message(number, plain, out).expect("callers leave room for the tag and stay under Noise's limit")
     }
 
     /// Opens message number `number` of the other side into `out`; `None` if it was not sealed by it.
     pub(crate) fn open(&self, number: u64, sealed: &[u8], out: &mut [u8]) -> Option<usize> {
-        let state = self
-            .state
-            .read()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let state = self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.read_message(number, sealed, out).ok()
     }
 
     pub(crate) fn rekey_outgoing(&self) {
-        self.state
-            .write()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .rekey_outgoing();
+        self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner()).rekey_outgoing();
     }
 
     pub(crate) fn rekey_incoming(&self) {
-        self.state
-            .write()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .rekey_incoming();
+        self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner()).rekey_incoming();
     }
 }
 
@@ -157,11 +141,7 @@ fn handshake(key: &JobKey, prologue: &[u8], caller: bool) -> HandshakeState {
         .prologue(prologue)
         .and_then(|builder| builder.psk(0, key.bytes()))
         .expect("prologue and key are each set once");
-    let state = if caller {
-        builder.build_initiator()
-    } else {
-        builder.build_responder()
-    };
+    let state = if caller { builder.build_initiator() } else { builder.build_responder() };
     state.expect("the pattern needs nothing but the key")
 }
 
@@ -196,26 +176,13 @@ pub(crate) enum Unanswered {
 impl Caller {
     /// The state to keep and the bytes to send.
     pub(crate) fn greet(key: &JobKey, wants_encryption: bool) -> (Caller, [u8; GREETING]) {
-        let preamble = preamble(if wants_encryption {
-            WANTS_ENCRYPTION
-        } else {
-            0
-        });
+        let preamble = preamble(if wants_encryption { WANTS_ENCRYPTION } else { 0 });
         let mut handshake = handshake(key, &preamble, true);
         let mut greeting = [0; GREETING];
         greeting[..PREAMBLE].copy_from_slice(&preamble);
         let written = handshake.write_message(&[], &mut greeting[PREAMBLE..]);
-        assert!(
-            matches!(written, Ok(48)),
-            "message 1 of NNpsk0 has 48 bytes: {written:?}"
-        );
-        (
-            Caller {
-                handshake,
-                wants_encryption,
-            },
-            greeting,
-        )
+        assert!(matches!(written, Ok(48)), "message 1 of NNpsk0 has 48 bytes: {written:?}");
+        (Caller { handshake, wants_encryption }, greeting)
     }
 
     /// Judges the clear first part of an answer: `Ok` means that the rest of [`ANSWER`] bytes follows.
@@ -233,9 +200,7 @@ impl Caller {
     /// Reads a whole answer.
     pub(crate) fn hear(mut self, answer: &[u8; ANSWER]) -> Result<Answered, Unanswered> {
         let mut payload = [0; ANSWER];
-        let read = self
-            .handshake
-            .read_message(&answer[PREAMBLE..], &mut payload);
+        let read = self.handshake.read_message(&answer[PREAMBLE..], &mut payload);
         if read != Ok(18) {
             return Err(Unanswered::Forged);
         }
@@ -247,11 +212,7 @@ impl Caller {
             return Err(Unanswered::Forged);
         }
         let keys = Keys::new(self.handshake).map_err(|_| Unanswered::Forged)?;
-        Ok(Answered {
-            identity,
-            encrypt,
-            keys,
-        })
+        Ok(Answered { identity, encrypt, keys })
     }
 }
 
@@ -285,27 +246,15 @@ pub(crate) fn admit(
 ) -> Result<Admitted, TurnedAway> {
     let (clear, message) = greeting.split_at(PREAMBLE);
     let Some((theirs, flags)) = read_preamble(clear) else {
-        return Err(TurnedAway {
-            why: Refusal::NotSyncline,
-            answer: None,
-        });
+        return Err(TurnedAway { why: Refusal::NotSyncline, answer: None });
     };
     if theirs != VERSION {
-        let why = Refusal::Version {
-            theirs,
-            ours: VERSION,
-        };
-        return Err(TurnedAway {
-            why,
-            answer: Some(preamble(OTHER_VERSION)),
-        });
+        let why = Refusal::Version { theirs, ours: VERSION };
+        return Err(TurnedAway { why, answer: Some(preamble(OTHER_VERSION)) });
     }
     let mut handshake = handshake(key, clear, false);
     if handshake.read_message(message, &mut [0; GREETING]).is_err() {
-        return Err(TurnedAway {
-            why: Refusal::Token,
-            answer: Some(preamble(OTHER_TOKEN)),
-        });
+        return Err(TurnedAway { why: Refusal::Token, answer: Some(preamble(OTHER_TOKEN)) });
     }
     let encrypt = sealing_allowed && (encrypt || flags & WANTS_ENCRYPTION != 0);
     let mut payload = [0; 18];
@@ -313,24 +262,11 @@ pub(crate) fn admit(
     payload[16] = u8::from(encrypt);
     let mut answer = [0; ANSWER];
     answer[..PREAMBLE].copy_from_slice(&preamble(ACCEPTED));
-    let token = |_| TurnedAway {
-        why: Refusal::Token,
-        answer: Some(preamble(OTHER_TOKEN)),
-    };
-    let written = handshake
-        .write_message(&payload, &mut answer[PREAMBLE..])
-        .map_err(token)?;
-    assert_eq!(
-        written,
-        ANSWER - PREAMBLE,
-        "message 2 of NNpsk0 has 66 bytes"
-    );
+    let token = |_| TurnedAway { why: Refusal::Token, answer: Some(preamble(OTHER_TOKEN)) };
+    let written = handshake.write_message(&payload, &mut answer[PREAMBLE..]).map_err(token)?;
+    assert_eq!(written, ANSWER - PREAMBLE, "message 2 of NNpsk0 has 66 bytes");
     let keys = Keys::new(handshake).map_err(token)?;
-    Ok(Admitted {
-        answer,
-        encrypt,
-        keys,
-    })
+    Ok(Admitted { answer, encrypt, keys })
 }
 
 #[cfg(test)]
@@ -339,8 +275,7 @@ mod tests {
 
     fn meet(caller_key: &JobKey, door_key: &JobKey) -> Result<(Answered, Admitted), Refusal> {
         let (caller, greeting) = Caller::greet(caller_key, true);
-        let admitted =
-            admit(door_key, &[7; 16], false, true, &greeting).map_err(|away| away.why)?;
+        let admitted = admit(door_key, &[7; 16], false, true, &greeting).map_err(|away| away.why)?;
         let answered = caller.hear(&admitted.answer).map_err(|_| Refusal::Token)?;
         Ok((answered, admitted))
     }
@@ -350,24 +285,13 @@ mod tests {
         let key = JobKey::from_token("t");
         let (caller, door) = meet(&key, &key).unwrap();
         assert_eq!(caller.identity, [7; 16]);
-        assert!(
-            caller.encrypt && door.encrypt,
-            "one side's wish for encryption is enough"
-        );
+        assert!(caller.encrypt && door.encrypt, "one side's wish for encryption is enough");
         let (mut sealed, mut open) = ([0; 64], [0; 64]);
         let len = caller.keys.seal(0, b"hello", &mut sealed);
         assert_eq!(door.keys.open(0, &sealed[..len], &mut open), Some(5));
         assert_eq!(&open[..5], b"hello");
-        assert_eq!(
-            door.keys.open(1, &sealed[..len], &mut open),
-            None,
-            "the number of a message is part of it"
-        );
-        assert_eq!(
-            caller.keys.open(0, &sealed[..len], &mut open),
-            None,
-            "a side does not take its own messages"
-        );
+        assert_eq!(door.keys.open(1, &sealed[..len], &mut open), None, "the number of a message is part of it");
+        assert_eq!(caller.keys.open(0, &sealed[..len], &mut open), None, "a side does not take its own messages");
     }
 
     #[test]
@@ -383,10 +307,7 @@ mod tests {
         for at in 0..GREETING {
             let mut changed = greeting;
             changed[at] ^= 1;
-            assert!(
-                admit(&key, &[0; 16], true, true, &changed).is_err(),
-                "byte {at} passed"
-            );
+            assert!(admit(&key, &[0; 16], true, true, &changed).is_err(), "byte {at} passed");
         }
     }
 
@@ -395,10 +316,7 @@ mod tests {
         let key = JobKey::from_token("t");
         for at in 0..ANSWER {
             let (caller, greeting) = Caller::greet(&key, true);
-            let mut answer = admit(&key, &[0; 16], true, true, &greeting)
-                .ok()
-                .unwrap()
-                .answer;
+            let mut answer = admit(&key, &[0; 16], true, true, &greeting).ok().unwrap().answer;
             answer[at] ^= 1;
             let first: [u8; PREAMBLE] = answer[..PREAMBLE].try_into().unwrap();
             let heard = Caller::status(&first).and_then(|()| caller.hear(&answer).map(drop));
@@ -413,17 +331,8 @@ mod tests {
         let (_, mut greeting) = Caller::greet(&key, true);
         greeting[8] = 9;
         let away = admit(&key, &[0; 16], true, true, &greeting).err().unwrap();
-        assert_eq!(
-            away.why,
-            Refusal::Version {
-                theirs: 9,
-                ours: VERSION
-            }
-        );
-        assert_eq!(
-            Caller::status(&away.answer.unwrap()),
-            Err(Unanswered::Version { theirs: VERSION })
-        );
+        assert_eq!(away.why, Refusal::Version { theirs: 9, ours: VERSION });
+        assert_eq!(Caller::status(&away.answer.unwrap()), Err(Unanswered::Version { theirs: VERSION }));
     }
 
     #[test]

@@ -37,16 +37,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn split(self) -> (Outgoing, Incoming) {
         let keys = Arc::new(self.keys);
-        (
-            Outgoing {
-                keys: Arc::clone(&keys),
-                next: self.sent,
-            },
-            Incoming {
-                keys,
-                next: self.received,
-            },
-        )
+        (Outgoing { keys: Arc::clone(&keys), next: self.sent }, Incoming { keys, next: self.received })
     }
 }
 
@@ -96,11 +87,7 @@ pub(crate) struct SealedOutlet {
 }
 
 impl SealedOutlet {
-    pub(crate) fn new(
-        socket: Arc<Socket>,
-        records: Outgoing,
-        stats: Arc<LinkStats>,
-    ) -> SealedOutlet {
+    pub(crate) fn new(socket: Arc<Socket>, records: Outgoing, stats: Arc<LinkStats>) -> SealedOutlet {
         SealedOutlet {
             socket: SocketOutlet::new(socket, stats),
             records,
@@ -111,17 +98,8 @@ impl SealedOutlet {
 }
 
 impl Outlet for SealedOutlet {
-    fn write_all(
-        &mut self,
-        header: &[u8],
-        meta: &[u8],
-        payload: &[&[u8]],
-        deadline: Deadline,
-    ) -> Result<(), Stopped> {
-        let mut parts = [header, meta]
-            .into_iter()
-            .chain(payload.iter().copied())
-            .filter(|part| !part.is_empty());
+    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
+        let mut parts = [header, meta].into_iter().chain(payload.iter().copied()).filter(|part| !part.is_empty());
         let mut part: &[u8] = parts.next().unwrap_or_default();
         let (first, mut begun) = (self.records.next, false);
         while !part.is_empty() {
@@ -138,11 +116,7 @@ impl Outlet for SealedOutlet {
                         let (piece, rest) = part.split_at(part.len().min(RECORD - gathered));
                         self.gathered[gathered..gathered + piece.len()].copy_from_slice(piece);
                         gathered += piece.len();
-                        part = if rest.is_empty() {
-                            parts.next().unwrap_or_default()
-                        } else {
-                            rest
-                        };
+                        part = if rest.is_empty() { parts.next().unwrap_or_default() } else { rest };
                     }
                     &self.gathered[..gathered]
                 };
@@ -151,10 +125,7 @@ impl Outlet for SealedOutlet {
                     part = parts.next().unwrap_or_default();
                 }
             }
-            if let Err(mut stopped) =
-                self.socket
-                    .write_all(&self.batch[..filled], &[], &[], deadline)
-            {
+            if let Err(mut stopped) = self.socket.write_all(&self.batch[..filled], &[], &[], deadline) {
                 let rekeyed = first / KEY_LIFE != self.records.next / KEY_LIFE;
                 stopped.half_written |= begun || rekeyed;
                 if !stopped.half_written {
@@ -189,11 +160,7 @@ pub(crate) struct SealedInlet {
 }
 
 impl SealedInlet {
-    pub(crate) fn new(
-        socket: Arc<Socket>,
-        records: Incoming,
-        stats: Arc<LinkStats>,
-    ) -> SealedInlet {
+    pub(crate) fn new(socket: Arc<Socket>, records: Incoming, stats: Arc<LinkStats>) -> SealedInlet {
         SealedInlet {
             socket,
             stats,
@@ -219,9 +186,7 @@ impl SealedInlet {
             let have = self.end - self.start;
             if let Some(len) = self.announced() {
                 if len < TAG {
-                    return Err(LinkError::Tampered {
-                        record: self.records.next,
-                    });
+                    return Err(LinkError::Tampered { record: self.records.next });
                 }
                 if have >= PREFIX + len {
                     return Ok(Some(len));
@@ -231,17 +196,10 @@ impl SealedInlet {
                 self.arrived.copy_within(self.start..self.end, 0);
                 (self.start, self.end) = (0, have);
             }
-            match receive(
-                &self.socket,
-                &mut self.arrived[self.end..],
-                deadline,
-                &self.stats,
-            )? {
+            match receive(&self.socket, &mut self.arrived[self.end..], deadline, &self.stats)? {
                 0 if have == 0 => return Ok(None),
                 0 => {
-                    return Err(LinkError::PeerGone {
-                        detail: "it closed the link in the middle of a frame".to_owned(),
-                    });
+                    return Err(LinkError::PeerGone { detail: "it closed the link in the middle of a frame".to_owned() });
                 }
                 more => self.end += more,
             }
@@ -298,15 +256,9 @@ mod tests {
     fn sessions(next: u64) -> (Session, Session) {
         let key = JobKey::from_token("t");
         let (caller, greeting) = Caller::greet(&key, true);
-        let Ok(admitted) = admit(&key, &[0; 16], true, true, &greeting) else {
-            panic!("a member was refused")
-        };
+        let Ok(admitted) = admit(&key, &[0; 16], true, true, &greeting) else { panic!("a member was refused") };
         let keys = caller.hear(&admitted.answer).unwrap().keys;
-        let session = |keys| Session {
-            keys,
-            sent: next,
-            received: next,
-        };
+        let session = |keys| Session { keys, sent: next, received: next };
         (session(keys), session(admitted.keys))
     }
 
@@ -349,10 +301,7 @@ mod tests {
         sealed[PREFIX] ^= 1;
         onward.write_all(&sealed).unwrap();
         let error = into.read_some(&mut opened, soon()).unwrap_err();
-        assert!(
-            matches!(error, LinkError::Tampered { record: 1 }),
-            "{error:?}"
-        );
+        assert!(matches!(error, LinkError::Tampered { record: 1 }), "{error:?}");
     }
 
     #[test]
@@ -362,19 +311,11 @@ mod tests {
             out.write_all(b"one", b"", &[], soon()).unwrap();
             out.write_all(b"two", b"", &[], soon()).unwrap();
             let (one, two) = (record(&mut caught), record(&mut caught));
-            let replayed = if lose {
-                [two.clone(), two]
-            } else {
-                [one.clone(), one]
-            };
+            let replayed = if lose { [two.clone(), two] } else { [one.clone(), one] };
             onward.write_all(&replayed.concat()).unwrap();
             let mut opened = [0; 100];
             let seen = [(); 2].map(|()| into.read_some(&mut opened, soon()));
-            assert!(
-                seen.iter()
-                    .any(|read| matches!(read, Err(LinkError::Tampered { .. }))),
-                "{seen:?}"
-            );
+            assert!(seen.iter().any(|read| matches!(read, Err(LinkError::Tampered { .. }))), "{seen:?}");
         }
     }
 
@@ -410,10 +351,7 @@ mod tests {
         assert!(!stopped.half_written);
         assert_eq!(out.records.next, 0);
         caught.set_nonblocking(true).unwrap();
-        while caught
-            .read(&mut vec![0; 1 << 20])
-            .is_ok_and(|read| read > 0)
-        {}
+        while caught.read(&mut vec![0; 1 << 20]).is_ok_and(|read| read > 0) {}
         out.write_all(b"x", b"", &[], soon()).unwrap();
         assert_eq!(out.records.next, 1);
     }

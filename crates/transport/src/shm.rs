@@ -40,12 +40,7 @@ pub fn dial_link(
 }
 
 /// The other end of [`dial_link`]: `connection` and `fd` come from a door's visitor.
-pub fn accept_link(
-    connection: Connection,
-    fd: OwnedFd,
-    epoch: u32,
-    my_rank: u32,
-) -> Result<Link, ShmError> {
+pub fn accept_link(connection: Connection, fd: OwnedFd, epoch: u32, my_rank: u32) -> Result<Link, ShmError> {
     let duplex = Duplex::open(fd)?;
     Ok(connection.into_shm_link(duplex, epoch, my_rank))
 }
@@ -53,23 +48,12 @@ pub fn accept_link(
 /// Two connected links in one process, of ranks 0 and 1 of `epoch`.
 pub fn pair(epoch: u32) -> Result<(Link, Link), ShmError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (zero, one) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-        .map_err(std::io::Error::from)?;
+    let (zero, one) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(std::io::Error::from)?;
     let (duplex, fd) = Duplex::create()?;
     let other = Duplex::open(fd)?;
     Ok((
-        build(
-            Some(zero),
-            duplex,
-            "rank 1 of this process".to_owned(),
-            Stamp { epoch, rank: 0 },
-        ),
-        build(
-            Some(one),
-            other,
-            "rank 0 of this process".to_owned(),
-            Stamp { epoch, rank: 1 },
-        ),
+        build(Some(zero), duplex, "rank 1 of this process".to_owned(), Stamp { epoch, rank: 0 }),
+        build(Some(one), other, "rank 0 of this process".to_owned(), Stamp { epoch, rank: 1 }),
     ))
 }
 
@@ -103,24 +87,9 @@ pub(crate) fn build(probe: Option<OwnedFd>, duplex: Duplex, peer: String, stamp:
     };
     let (outlet, inlet) = duplex.split();
     let stats = Arc::new(LinkStats::new());
-    let outlet = DuplexOutlet {
-        stats: Arc::clone(&stats),
-        duplex: outlet,
-        probe: Arc::clone(&probe),
-    };
-    let inlet = DuplexInlet {
-        stats: Arc::clone(&stats),
-        duplex: inlet,
-        probe,
-        head: Vec::new(),
-        staged: Vec::new(),
-        given: 0,
-    };
-    let info = LinkInfo {
-        transport: TransportKind::Shm,
-        peer,
-        encrypted: false,
-    };
+    let outlet = DuplexOutlet { stats: Arc::clone(&stats), duplex: outlet, probe: Arc::clone(&probe) };
+    let inlet = DuplexInlet { stats: Arc::clone(&stats), duplex: inlet, probe, head: Vec::new(), staged: Vec::new(), given: 0 };
+    let info = LinkInfo { transport: TransportKind::Shm, peer, encrypted: false };
     link(outlet, inlet, stamp, info, stats, wake)
 }
 
@@ -132,15 +101,10 @@ impl Probe {
     fn none_of(&self, ends: PollFlags) -> bool {
         let Some(socket) = &self.0 else { return true };
         let mut asked = [PollFd::new(socket, ends)];
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut asked, Some(&at_once)) {
             Ok(0) | Err(_) => true,
-            Ok(_) => !asked[0]
-                .revents()
-                .intersects(ends | PollFlags::HUP | PollFlags::ERR),
+            Ok(_) => !asked[0].revents().intersects(ends | PollFlags::HUP | PollFlags::ERR),
         }
     }
 
@@ -161,12 +125,7 @@ struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     fn new(probe: &'a Probe, ends: PollFlags, sleeps: &'a Counter) -> Watch<'a> {
-        Watch {
-            probe,
-            ends,
-            since: Cell::new(None),
-            sleeps,
-        }
+        Watch { probe, ends, since: Cell::new(None), sleeps }
     }
 
     fn still_there(&self) -> bool {
@@ -178,35 +137,21 @@ impl<'a> Watch<'a> {
     }
 
     fn waited(&self) -> Duration {
-        self.since
-            .get()
-            .map_or(Duration::ZERO, |since| since.elapsed())
+        self.since.get().map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 
 /// What an error of the duplex means for a call that waited so long.
 fn fault(error: DuplexError, waited: Duration) -> LinkError {
     match error {
-        DuplexError::Timeout => LinkError::Timeout {
-            waited,
-            half_written: false,
-        },
+        DuplexError::Timeout => LinkError::Timeout { waited, half_written: false },
         DuplexError::Interrupted => LinkError::Interrupted,
-        DuplexError::Gone => LinkError::PeerGone {
-            detail: "its process ended or left the shared memory".to_owned(),
-        },
-        DuplexError::Broken => LinkError::Broken {
-            since: "a frame could only be moved in part",
-        },
-        DuplexError::WrongLength { body, buffer } => LinkError::WrongLength {
-            expected: body,
-            got: buffer as u64,
-        },
-        DuplexError::HeadTooLong { len } => LinkError::Corrupt(WireError::TooLarge {
-            part: "meta",
-            len: len as u64,
-            max: duplex::LONGEST_HEAD as u64,
-        }),
+        DuplexError::Gone => LinkError::PeerGone { detail: "its process ended or left the shared memory".to_owned() },
+        DuplexError::Broken => LinkError::Broken { since: "a frame could only be moved in part" },
+        DuplexError::WrongLength { body, buffer } => LinkError::WrongLength { expected: body, got: buffer as u64 },
+        DuplexError::HeadTooLong { len } => {
+            LinkError::Corrupt(WireError::TooLarge { part: "meta", len: len as u64, max: duplex::LONGEST_HEAD as u64 })
+        }
         other => LinkError::Io(std::io::Error::other(other)),
     }
 }
@@ -218,21 +163,10 @@ struct DuplexOutlet {
 }
 
 impl Outlet for DuplexOutlet {
-    fn write_all(
-        &mut self,
-        header: &[u8],
-        meta: &[u8],
-        payload: &[&[u8]],
-        deadline: Deadline,
-    ) -> Result<(), Stopped> {
+    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
         let watch = Watch::new(&self.probe, PollFlags::HUP, &self.stats.send_parks);
-        let sent = self
-            .duplex
-            .send(&[header, meta], payload, deadline, &|| watch.still_there());
-        sent.map_err(|error| Stopped {
-            error: fault(error, watch.waited()),
-            half_written: self.duplex.is_broken(),
-        })
+        let sent = self.duplex.send(&[header, meta], payload, deadline, &|| watch.still_there());
+        sent.map_err(|error| Stopped { error: fault(error, watch.waited()), half_written: self.duplex.is_broken() })
     }
 
     fn abandon(&mut self) {
@@ -259,56 +193,29 @@ impl Inlet for DuplexInlet {
     fn next_head(&mut self, limits: &Limits, deadline: Deadline) -> Result<Head, LinkError> {
         (self.staged, self.given) = (Vec::new(), 0);
         let watch = Watch::new(&self.probe, DuplexInlet::ENDS, &self.stats.parks);
-        let received = self
-            .duplex
-            .recv_head(&mut self.head, deadline, &|| watch.still_there());
+        let received = self.duplex.recv_head(&mut self.head, deadline, &|| watch.still_there());
         let body = received.map_err(|error| fault(error, watch.waited()))?;
         let Some((header, meta)) = self.head.split_first_chunk::<HEADER_LEN>() else {
             let (needed, available) = (HEADER_LEN as u64, self.head.len() as u64);
-            return Err(WireError::Truncated {
-                part: "header",
-                at: available,
-                needed,
-                available,
-            }
-            .into());
+            return Err(WireError::Truncated { part: "header", at: available, needed, available }.into());
         };
         let header = FrameHeader::decode(header, limits)?;
         header.check_meta(meta)?;
         if header.payload_len != body {
-            return Err(WireError::PartLength {
-                part: "payload",
-                announced: header.payload_len,
-                given: body,
-            }
-            .into());
+            return Err(WireError::PartLength { part: "payload", announced: header.payload_len, given: body }.into());
         }
-        Ok(Head {
-            header,
-            meta: meta.to_vec(),
-        })
+        Ok(Head { header, meta: meta.to_vec() })
     }
 
-    fn read_body(
-        &mut self,
-        buffer: &mut [u8],
-        left: u64,
-        deadline: Deadline,
-    ) -> Result<usize, LinkError> {
+    fn read_body(&mut self, buffer: &mut [u8], left: u64, deadline: Deadline) -> Result<usize, LinkError> {
         if self.staged.is_empty() {
             let watch = Watch::new(&self.probe, DuplexInlet::ENDS, &self.stats.parks);
             let in_one_go = buffer.len() as u64 == left;
             if !in_one_go {
                 self.staged = zeroed(left)?;
             }
-            let target = if in_one_go {
-                &mut *buffer
-            } else {
-                &mut self.staged[..]
-            };
-            let received = self
-                .duplex
-                .recv_body(target, deadline, &|| watch.still_there());
+            let target = if in_one_go { &mut *buffer } else { &mut self.staged[..] };
+            let received = self.duplex.recv_body(target, deadline, &|| watch.still_there());
             received.map_err(|error| fault(error, watch.waited()))?;
             if in_one_go {
                 return Ok(buffer.len());

@@ -28,10 +28,7 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Socket {
-        Socket {
-            fd,
-            owner: getpid(),
-        }
+        Socket { fd, owner: getpid() }
     }
 
     pub(crate) fn shut(&self, how: Shutdown) {
@@ -88,19 +85,11 @@ pub(crate) struct Wait<'a> {
 
 impl<'a> Wait<'a> {
     pub(crate) fn until(deadline: Deadline) -> Wait<'a> {
-        Wait {
-            deadline,
-            since: None,
-            sleeps: None,
-        }
+        Wait { deadline, since: None, sleeps: None }
     }
 
     pub(crate) fn counted(deadline: Deadline, sleeps: &'a Counter) -> Wait<'a> {
-        Wait {
-            deadline,
-            since: None,
-            sleeps: Some(sleeps),
-        }
+        Wait { deadline, since: None, sleeps: Some(sleeps) }
     }
 
     /// Returns when `socket` may be ready for `events`, or with the reason to stop waiting.
@@ -111,10 +100,7 @@ impl<'a> Wait<'a> {
         self.sleeps.inspect(|sleeps| sleeps.increment());
         loop {
             let slice = self.deadline.slice(LONGEST);
-            let timeout = Timespec {
-                tv_sec: slice.as_secs() as i64,
-                tv_nsec: i64::from(slice.subsec_nanos()),
-            };
+            let timeout = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: i64::from(slice.subsec_nanos()) };
             match poll(&mut [PollFd::new(&socket, events)], Some(&timeout)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
@@ -124,10 +110,7 @@ impl<'a> Wait<'a> {
                 return Err(LinkError::Interrupted);
             }
             if self.deadline.expired() {
-                return Err(LinkError::Timeout {
-                    waited: since.elapsed(),
-                    half_written: false,
-                });
+                return Err(LinkError::Timeout { waited: since.elapsed(), half_written: false });
             }
         }
     }
@@ -146,13 +129,7 @@ impl SocketOutlet {
 }
 
 impl Outlet for SocketOutlet {
-    fn write_all(
-        &mut self,
-        header: &[u8],
-        meta: &[u8],
-        payload: &[&[u8]],
-        deadline: Deadline,
-    ) -> Result<(), Stopped> {
+    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
         /// Pieces of one system call. The kernel takes 1024, but the list is built anew after each partial write.
         const WINDOW: usize = 64;
         let parts = payload.len() + 2;
@@ -178,12 +155,7 @@ impl Outlet for SocketOutlet {
                 return Ok(());
             }
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match sendmsg(
-                &self.socket,
-                &window[..used],
-                &mut SendAncillaryBuffer::default(),
-                flags,
-            ) {
+            match sendmsg(&self.socket, &window[..used], &mut SendAncillaryBuffer::default(), flags) {
                 Ok(mut sent) => {
                     written += sent;
                     while index < parts && sent >= part(index).len() - offset {
@@ -194,17 +166,10 @@ impl Outlet for SocketOutlet {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    wait.ready(&self.socket, PollFlags::OUT)
-                        .map_err(|error| Stopped {
-                            error,
-                            half_written: written > 0,
-                        })?
+                    wait.ready(&self.socket, PollFlags::OUT).map_err(|error| Stopped { error, half_written: written > 0 })?
                 }
                 Err(errno) => {
-                    return Err(Stopped {
-                        error: LinkError::from_errno(errno),
-                        half_written: written > 0,
-                    });
+                    return Err(Stopped { error: LinkError::from_errno(errno), half_written: written > 0 });
                 }
             }
         }
@@ -236,13 +201,7 @@ const BUFFER: usize = 64 << 10;
 
 impl SocketInlet {
     pub(crate) fn new(socket: Arc<Socket>, stats: Arc<LinkStats>) -> SocketInlet {
-        SocketInlet {
-            socket,
-            stats,
-            buffer: vec![0; BUFFER].into_boxed_slice(),
-            start: 0,
-            end: 0,
-        }
+        SocketInlet { socket, stats, buffer: vec![0; BUFFER].into_boxed_slice(), start: 0, end: 0 }
     }
 }
 
@@ -269,12 +228,7 @@ impl ByteInlet for SocketInlet {
 }
 
 /// Waits for bytes on the socket; 0 is its end.
-pub(crate) fn receive(
-    socket: &Socket,
-    buffer: &mut [u8],
-    deadline: Deadline,
-    stats: &LinkStats,
-) -> Result<usize, LinkError> {
+pub(crate) fn receive(socket: &Socket, buffer: &mut [u8], deadline: Deadline, stats: &LinkStats) -> Result<usize, LinkError> {
     let mut wait = Wait::counted(deadline, &stats.parks);
     loop {
         match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {

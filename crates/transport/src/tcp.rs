@@ -41,11 +41,7 @@ pub fn link(fd: OwnedFd, peer: impl Into<String>, epoch: u32, rank: u32) -> io::
 }
 
 pub(crate) fn build(fd: OwnedFd, peer: String, stamp: Stamp, session: Option<Session>) -> Link {
-    let info = LinkInfo {
-        transport: TransportKind::Tcp,
-        peer,
-        encrypted: session.is_some(),
-    };
+    let info = LinkInfo { transport: TransportKind::Tcp, peer, encrypted: session.is_some() };
     match session {
         None => stream::clear_link(fd, stamp, info),
         Some(session) => {

@@ -14,11 +14,7 @@ use crate::stream;
 /// A link over one end of a connected Unix stream socket.
 pub fn link(fd: OwnedFd, peer: impl Into<String>, epoch: u32, rank: u32) -> io::Result<Link> {
     rustix::io::ioctl_fionbio(&fd, true)?;
-    let info = LinkInfo {
-        transport: TransportKind::Unix,
-        peer: peer.into(),
-        encrypted: false,
-    };
+    let info = LinkInfo { transport: TransportKind::Unix, peer: peer.into(), encrypted: false };
     Ok(stream::clear_link(fd, Stamp { epoch, rank }, info))
 }
 
@@ -26,8 +22,5 @@ pub fn link(fd: OwnedFd, peer: impl Into<String>, epoch: u32, rank: u32) -> io::
 pub fn pair(epoch: u32) -> io::Result<(Link, Link)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (zero, one) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    Ok((
-        link(zero, "rank 1 of this process", epoch, 0)?,
-        link(one, "rank 0 of this process", epoch, 1)?,
-    ))
+    Ok((link(zero, "rank 1 of this process", epoch, 0)?, link(one, "rank 0 of this process", epoch, 1)?))
 }

@@ -17,9 +17,7 @@ use syncline_wire::{FrameHeader, Kind};
 
 fn one_at_a_time() -> MutexGuard<'static, ()> {
     static MEASURING: Mutex<()> = Mutex::new(());
-    MEASURING
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    MEASURING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[test]
@@ -49,11 +47,7 @@ fn a_thousand_strangers_leave_no_memory_behind() {
 #[test]
 fn a_length_alone_allocates_little() {
     let _alone = one_at_a_time();
-    let header = FrameHeader {
-        epoch: 1,
-        payload_len: 1 << 40,
-        ..FrameHeader::new(Kind::DATA)
-    };
+    let header = FrameHeader { epoch: 1, payload_len: 1 << 40, ..FrameHeader::new(Kind::DATA) };
     let grown_by = |header: FrameHeader| {
         let (mut raw, end) = UnixStream::pair().unwrap();
         let mut link = unix::link(end.into(), "a raw socket", 1, 0).unwrap();
@@ -61,32 +55,18 @@ fn a_length_alone_allocates_little() {
         raw.write_all(&[0; 100]).unwrap();
         let before = resident_kib();
         let error = link.frame(Deadline::after(Duration::ZERO)).unwrap_err();
-        assert!(
-            matches!(error, syncline_transport::LinkError::Timeout { .. }),
-            "{error:?}"
-        );
+        assert!(matches!(error, syncline_transport::LinkError::Timeout { .. }), "{error:?}");
         resident_kib().saturating_sub(before)
     };
-    let meta = grown_by(FrameHeader {
-        meta_len: 16 << 20,
-        ..header
-    });
-    assert!(
-        meta < 1024,
-        "16 MiB of meta were announced, {meta} KiB taken"
-    );
+    let meta = grown_by(FrameHeader { meta_len: 16 << 20, ..header });
+    assert!(meta < 1024, "16 MiB of meta were announced, {meta} KiB taken");
     let body = grown_by(header);
-    assert!(
-        body < 20 << 10,
-        "1 TiB of payload was announced, {body} KiB taken"
-    );
+    assert!(body < 20 << 10, "1 TiB of payload was announced, {body} KiB taken");
 }
 
 fn be_refused(address: SocketAddr) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .write_all(&[b"SLNDOOR\n\x01\0\0\0\0\0\0\0".as_slice(), &[7; 48]].concat())
-        .unwrap();
+    stream.write_all(&[b"SLNDOOR\n\x01\0\0\0\0\0\0\0".as_slice(), &[7; 48]].concat()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     assert_eq!(answer[10], 2, "refused for its token");
@@ -94,9 +74,6 @@ fn be_refused(address: SocketAddr) {
 
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

@@ -26,26 +26,11 @@ fn the_other_process() {
     let config = caller(transport == "tcp_encrypted");
     let mut link = match transport.as_str() {
         "shm" => dial_link(&address, &config, b"", 1, 0, soon()).unwrap(),
-        _ => dial_until(&address, &config, b"", None, soon())
-            .unwrap()
-            .into_stream_link(1, 0),
+        _ => dial_until(&address, &config, b"", None, soon()).unwrap().into_stream_link(1, 0),
     };
-    link.send(
-        &OutFrame {
-            meta: b"alive",
-            ..OutFrame::new(Kind::DATA)
-        },
-        soon(),
-    )
-    .unwrap();
+    link.send(&OutFrame { meta: b"alive", ..OutFrame::new(Kind::DATA) }, soon()).unwrap();
     let body = vec![1; 64 << 20];
-    let _ = link.send(
-        &OutFrame {
-            payload: &[&body],
-            ..OutFrame::new(Kind::DATA)
-        },
-        soon(),
-    );
+    let _ = link.send(&OutFrame { payload: &[&body], ..OutFrame::new(Kind::DATA) }, soon());
     let _ = link.head(soon());
 }
 
@@ -59,9 +44,7 @@ fn neighbour(transport: &str) -> (Child, Link) {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let DoorEvent::Visitor { fd, connection, .. } = visitor(&mut door) else {
-        unreachable!()
-    };
+    let DoorEvent::Visitor { fd, connection, .. } = visitor(&mut door) else { unreachable!() };
     if connection.transport() == TransportKind::Unix {
         assert_eq!(connection.peer_pid(), Some(child.id()));
     }
@@ -83,11 +66,7 @@ fn kill(mut child: Child) -> Instant {
 
 fn assert_noticed(error: &LinkError, killed: Instant) {
     assert!(matches!(error, LinkError::PeerGone { .. }), "{error:?}");
-    assert!(
-        killed.elapsed() < Duration::from_secs(1),
-        "noticed after {:?}",
-        killed.elapsed()
-    );
+    assert!(killed.elapsed() < Duration::from_secs(1), "noticed after {:?}", killed.elapsed());
 }
 
 fn a_reader_waiting_for_the_rest_of_a_frame(transport: &str) {
@@ -111,15 +90,7 @@ fn a_writer_into_a_full_link(transport: &str) {
     let writer = std::thread::spawn(move || {
         let body = vec![2; 64 << 20];
         writing.send(()).unwrap();
-        sender
-            .send(
-                &OutFrame {
-                    payload: &[&body],
-                    ..OutFrame::new(Kind::DATA)
-                },
-                soon(),
-            )
-            .unwrap_err()
+        sender.send(&OutFrame { payload: &[&body], ..OutFrame::new(Kind::DATA) }, soon()).unwrap_err()
     });
     writes.recv().unwrap();
     std::thread::sleep(Duration::from_millis(30)); // either order is right; this lets the writer fill the link first

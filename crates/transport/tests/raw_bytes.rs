@@ -20,18 +20,11 @@ fn at_once() -> Deadline {
 /// A link and the raw other end of its socket.
 fn raw() -> (UnixStream, Link) {
     let (raw, end) = UnixStream::pair().unwrap();
-    (
-        raw,
-        unix::link(OwnedFd::from(end), "a raw socket", 1, 0).unwrap(),
-    )
+    (raw, unix::link(OwnedFd::from(end), "a raw socket", 1, 0).unwrap())
 }
 
 fn frame(meta: &[u8], payload: &[u8]) -> Vec<u8> {
-    let header = FrameHeader {
-        epoch: 1,
-        payload_len: payload.len() as u64,
-        ..FrameHeader::new(Kind::DATA)
-    };
+    let header = FrameHeader { epoch: 1, payload_len: payload.len() as u64, ..FrameHeader::new(Kind::DATA) };
     [&header.with_meta(meta).unwrap().encode(), meta, payload].concat()
 }
 
@@ -40,32 +33,15 @@ fn a_frame_may_arrive_byte_by_byte_between_timeouts() {
     let (mut raw, mut link) = raw();
     let bytes = frame(b"meta", b"payload");
     for (at, byte) in bytes.iter().enumerate().take(64 + 4) {
-        assert!(
-            matches!(
-                link.head(at_once()).unwrap_err(),
-                LinkError::Timeout {
-                    half_written: false,
-                    ..
-                }
-            ),
-            "byte {at}"
-        );
+        assert!(matches!(link.head(at_once()).unwrap_err(), LinkError::Timeout { half_written: false, .. }), "byte {at}");
         raw.write_all(&[*byte]).unwrap();
     }
     assert_eq!(link.head(soon()).unwrap().meta, b"meta");
     let mut body = [0; 7];
     for at in 0..7 {
-        assert!(
-            link.receiver()
-                .body_chunk(&mut body[at..], at_once())
-                .unwrap_err()
-                .is_transient()
-        );
+        assert!(link.receiver().body_chunk(&mut body[at..], at_once()).unwrap_err().is_transient());
         raw.write_all(&bytes[68 + at..69 + at]).unwrap();
-        assert_eq!(
-            link.receiver().body_chunk(&mut body[at..], soon()).unwrap(),
-            1
-        );
+        assert_eq!(link.receiver().body_chunk(&mut body[at..], soon()).unwrap(), 1);
     }
     assert_eq!(&body, b"payload");
 }
@@ -73,19 +49,14 @@ fn a_frame_may_arrive_byte_by_byte_between_timeouts() {
 #[test]
 fn many_small_frames_in_one_packet_are_all_there() {
     let (mut raw, mut link) = raw();
-    let bytes: Vec<u8> = (0..500)
-        .flat_map(|index| frame(&[index as u8], &vec![index as u8; index]))
-        .collect();
+    let bytes: Vec<u8> = (0..500).flat_map(|index| frame(&[index as u8], &vec![index as u8; index])).collect();
     let writer = std::thread::spawn(move || {
         raw.write_all(&bytes).unwrap();
         raw
     });
     for index in 0..500 {
         let (head, body) = link.frame(soon()).unwrap();
-        assert_eq!(
-            (head.meta, body),
-            (vec![index as u8], vec![index as u8; index])
-        );
+        assert_eq!((head.meta, body), (vec![index as u8], vec![index as u8; index]));
     }
     drop(writer.join().unwrap());
 }
@@ -102,14 +73,8 @@ fn the_end_in_the_middle_of_a_frame_is_not_the_end_between_two() {
             assert!(outcome.is_ok());
             outcome = link.frame(soon());
         }
-        let Err(LinkError::PeerGone { detail }) = outcome else {
-            panic!("cut at {cut}: {outcome:?}")
-        };
-        assert_eq!(
-            detail.contains("middle"),
-            (1..whole.len()).contains(&cut),
-            "cut at {cut}: {detail}"
-        );
+        let Err(LinkError::PeerGone { detail }) = outcome else { panic!("cut at {cut}: {outcome:?}") };
+        assert_eq!(detail.contains("middle"), (1..whole.len()).contains(&cut), "cut at {cut}: {detail}");
     }
 }
 
@@ -120,16 +85,10 @@ fn a_damaged_header_breaks_the_link_for_good() {
     bytes[20] ^= 1;
     raw.write_all(&bytes).unwrap();
     let error = link.head(soon()).unwrap_err();
-    assert!(
-        matches!(error, LinkError::Corrupt(WireError::HeaderChecksum { .. })),
-        "{error:?}"
-    );
+    assert!(matches!(error, LinkError::Corrupt(WireError::HeaderChecksum { .. })), "{error:?}");
     raw.write_all(&frame(b"", b"")).unwrap();
     let error = link.head(soon()).unwrap_err();
-    assert!(
-        matches!(error, LinkError::Broken { .. }),
-        "nobody knows where the next frame begins: {error:?}"
-    );
+    assert!(matches!(error, LinkError::Broken { .. }), "nobody knows where the next frame begins: {error:?}");
 }
 
 #[test]
@@ -139,33 +98,21 @@ fn a_damaged_meta_is_refused() {
     bytes[65] ^= 1;
     raw.write_all(&bytes).unwrap();
     let error = link.head(soon()).unwrap_err();
-    assert!(
-        matches!(error, LinkError::Corrupt(WireError::MetaChecksum { .. })),
-        "{error:?}"
-    );
+    assert!(matches!(error, LinkError::Corrupt(WireError::MetaChecksum { .. })), "{error:?}");
 }
 
 #[test]
 fn a_large_body_that_stops_half_way_is_never_taken_for_a_shorter_one() {
     let (mut raw, mut link) = raw();
-    let header = FrameHeader {
-        epoch: 1,
-        payload_len: 40 << 20,
-        ..FrameHeader::new(Kind::DATA)
-    };
+    let header = FrameHeader { epoch: 1, payload_len: 40 << 20, ..FrameHeader::new(Kind::DATA) };
     raw.write_all(&header.encode()).unwrap();
     link.head(soon()).unwrap();
-    assert!(
-        link.body(at_once()).unwrap_err().is_transient(),
-        "nothing was read, nothing is lost"
-    );
+    assert!(link.body(at_once()).unwrap_err().is_transient(), "nothing was read, nothing is lost");
     let writer = std::thread::spawn(move || {
         let _ = raw.write_all(&vec![1; 20 << 20]); // ends early if the reader gives up first
         raw
     });
-    let error = link
-        .body(Deadline::after(Duration::from_millis(300)))
-        .unwrap_err();
+    let error = link.body(Deadline::after(Duration::from_millis(300))).unwrap_err();
     assert!(matches!(error, LinkError::Timeout { .. }), "{error:?}");
     let again = link.body(at_once()).unwrap_err();
     assert!(matches!(again, LinkError::Broken { .. }), "{again:?}");
@@ -176,23 +123,14 @@ fn a_large_body_that_stops_half_way_is_never_taken_for_a_shorter_one() {
 #[test]
 fn lengths_over_the_limit_are_refused_before_they_matter() {
     let over = [
-        FrameHeader {
-            meta_len: (16 << 20) + 1,
-            ..FrameHeader::new(Kind::DATA)
-        },
-        FrameHeader {
-            payload_len: (1 << 40) + 1,
-            ..FrameHeader::new(Kind::DATA)
-        },
+        FrameHeader { meta_len: (16 << 20) + 1, ..FrameHeader::new(Kind::DATA) },
+        FrameHeader { payload_len: (1 << 40) + 1, ..FrameHeader::new(Kind::DATA) },
     ];
     for header in over {
         let (mut raw, mut link) = raw();
         raw.write_all(&header.encode()).unwrap();
         let error = link.head(soon()).unwrap_err();
-        assert!(
-            matches!(error, LinkError::Corrupt(WireError::TooLarge { .. })),
-            "{error:?}"
-        );
+        assert!(matches!(error, LinkError::Corrupt(WireError::TooLarge { .. })), "{error:?}");
     }
 }
 
@@ -202,14 +140,10 @@ fn random_bytes_end_in_an_error_and_never_in_a_wait() {
     let began = Instant::now();
     for round in 0..400 {
         let (mut raw, mut link) = raw();
-        let mut bytes: Vec<u8> = (0..1 + random.next() % 3000)
-            .map(|_| random.next() as u8)
-            .collect();
+        let mut bytes: Vec<u8> = (0..1 + random.next() % 3000).map(|_| random.next() as u8).collect();
         if round % 2 == 0 {
             // Good frames with one damaged bit somewhere.
-            bytes = (0..5)
-                .flat_map(|index| frame(&[index; 9], &[index; 40]))
-                .collect();
+            bytes = (0..5).flat_map(|index| frame(&[index; 9], &[index; 40])).collect();
             let bit = random.next() as usize % (bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
@@ -221,10 +155,7 @@ fn random_bytes_end_in_an_error_and_never_in_a_wait() {
                 Err(error) => break error,
             }
         };
-        assert!(
-            matches!(error, LinkError::Corrupt(_) | LinkError::PeerGone { .. }),
-            "round {round}: {error:?}"
-        );
+        assert!(matches!(error, LinkError::Corrupt(_) | LinkError::PeerGone { .. }), "round {round}: {error:?}");
     }
     assert!(began.elapsed() < Duration::from_secs(10));
 }

@@ -99,12 +99,7 @@ pub enum DialError {
 impl DialError {
     /// Whether an address was reached whose door does not accept this process's token (or has none).
     pub fn is_about_the_token(&self) -> bool {
-        let about = |tried: &Tried| {
-            matches!(
-                tried.failure,
-                DialFailure::TokenRefused | DialFailure::Impostor
-            )
-        };
+        let about = |tried: &Tried| matches!(tried.failure, DialFailure::TokenRefused | DialFailure::Impostor);
         matches!(self, DialError::Unreached { tried, .. } if tried.iter().any(about))
     }
 }
@@ -113,11 +108,7 @@ fn list(tried: &[Tried]) -> String {
     if tried.is_empty() {
         return "there was no address to try".to_owned();
     }
-    tried
-        .iter()
-        .map(Tried::to_string)
-        .collect::<Vec<_>>()
-        .join("; ")
+    tried.iter().map(Tried::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// What happened to one address.
@@ -155,9 +146,7 @@ pub enum DialFailure {
     #[error("what listens there does not speak Syncline's protocol")]
     NotSyncline,
     /// Another release.
-    #[error(
-        "it speaks protocol version {theirs}, this process speaks {ours}; install the same release everywhere"
-    )]
+    #[error("it speaks protocol version {theirs}, this process speaks {ours}; install the same release everywhere")]
     Version {
         /// The door's version.
         theirs: u16,
@@ -197,10 +186,7 @@ impl DialFailure {
     /// Whether the same attempt may succeed later.
     fn may_pass(&self) -> bool {
         use DialFailure::{HungUp, Os, Refused, Silent, Unanswered, Unreachable};
-        matches!(
-            self,
-            Refused | Unreachable(_) | Silent | Unanswered | HungUp | Os(_)
-        )
+        matches!(self, Refused | Unreachable(_) | Silent | Unanswered | HungUp | Os(_))
     }
 
     fn from_errno(errno: Errno) -> DialFailure {
@@ -208,11 +194,9 @@ impl DialFailure {
             Errno::CONNREFUSED => DialFailure::Refused,
             Errno::TIMEDOUT => DialFailure::Silent,
             Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN => DialFailure::HungUp,
-            Errno::HOSTUNREACH
-            | Errno::NETUNREACH
-            | Errno::NETDOWN
-            | Errno::HOSTDOWN
-            | Errno::ADDRNOTAVAIL => DialFailure::Unreachable(errno),
+            Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN | Errno::ADDRNOTAVAIL => {
+                DialFailure::Unreachable(errno)
+            }
             other => DialFailure::Os(other),
         }
     }
@@ -222,10 +206,7 @@ impl From<Unanswered> for DialFailure {
     fn from(unanswered: Unanswered) -> DialFailure {
         match unanswered {
             Unanswered::NotSyncline => DialFailure::NotSyncline,
-            Unanswered::Version { theirs } => DialFailure::Version {
-                theirs,
-                ours: VERSION,
-            },
+            Unanswered::Version { theirs } => DialFailure::Version { theirs, ours: VERSION },
             Unanswered::TokenRefused => DialFailure::TokenRefused,
             Unanswered::Unknown { status } => DialFailure::Unknown { status },
             Unanswered::Forged => DialFailure::Impostor,

@@ -14,9 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, connect, getpeername, getsockname, ipproto, recv, send, sendmsg,
-    socket_with, sockopt,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect,
+    getpeername, getsockname, ipproto, recv, send, sendmsg, socket_with, sockopt,
 };
 
 use super::{DialConfig, DialError, DialFailure, Tried};
@@ -76,31 +75,11 @@ impl<'a> Race<'a> {
         let now = Instant::now();
         let runner = |address: &'a Address| {
             let unsuitable = fd.is_some() && matches!(address, Address::Tcp(_));
-            let state = if unsuitable {
-                Running::Lost
-            } else {
-                Running::Resting { until: now }
-            };
-            let failure = if unsuitable {
-                DialFailure::NoDescriptors
-            } else {
-                DialFailure::Silent
-            };
-            Runner {
-                address,
-                state,
-                attempts: 0,
-                rest: SHORTEST_REST,
-                failure,
-            }
+            let state = if unsuitable { Running::Lost } else { Running::Resting { until: now } };
+            let failure = if unsuitable { DialFailure::NoDescriptors } else { DialFailure::Silent };
+            Runner { address, state, attempts: 0, rest: SHORTEST_REST, failure }
         };
-        Ok(Race {
-            config,
-            hello,
-            fd,
-            retry,
-            runners: addresses.iter().map(runner).collect(),
-        })
+        Ok(Race { config, hello, fd, retry, runners: addresses.iter().map(runner).collect() })
     }
 
     pub(super) fn run(mut self, deadline: Deadline) -> Result<Connection, DialError> {
@@ -114,12 +93,7 @@ impl<'a> Race<'a> {
             if deadline.interrupted() {
                 return Err(DialError::Interrupted);
             }
-            if deadline.expired()
-                || self
-                    .runners
-                    .iter()
-                    .all(|runner| matches!(runner.state, Running::Lost))
-            {
+            if deadline.expired() || self.runners.iter().all(|runner| matches!(runner.state, Running::Lost)) {
                 return Err(self.unreached(began));
             }
             self.wait(deadline);
@@ -134,27 +108,18 @@ impl<'a> Race<'a> {
         let mut watched = Vec::with_capacity(self.runners.len());
         for runner in &self.runners {
             match &runner.state {
-                Running::Resting { until } => {
-                    slice = slice.min(until.saturating_duration_since(now))
-                }
+                Running::Resting { until } => slice = slice.min(until.saturating_duration_since(now)),
                 Running::Connecting { fd } => watched.push(PollFd::new(fd, PollFlags::OUT)),
                 Running::Asking(asking) => watched.push(PollFd::new(&asking.fd, PollFlags::IN)),
                 Running::Lost => {}
             }
         }
-        let timeout = Timespec {
-            tv_sec: slice.as_secs() as i64,
-            tv_nsec: i64::from(slice.subsec_nanos()),
-        };
+        let timeout = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: i64::from(slice.subsec_nanos()) };
         let _ = poll(&mut watched, Some(&timeout)); // whatever it says, every runner looks for itself
     }
 
     /// Takes a runner as far as it comes without waiting.
-    fn advance(
-        &mut self,
-        index: usize,
-        deadline: Deadline,
-    ) -> Result<Option<Connection>, DialError> {
+    fn advance(&mut self, index: usize, deadline: Deadline) -> Result<Option<Connection>, DialError> {
         let runner = &mut self.runners[index];
         let outcome = match std::mem::replace(&mut runner.state, Running::Lost) {
             Running::Lost => return Ok(None),
@@ -183,25 +148,10 @@ impl<'a> Race<'a> {
     }
 
     /// Says hello to a door that answered, if it is the right one.
-    fn finish(
-        &mut self,
-        index: usize,
-        fd: OwnedFd,
-        answered: Answered,
-        deadline: Deadline,
-    ) -> Result<Option<Connection>, DialError> {
+    fn finish(&mut self, index: usize, fd: OwnedFd, answered: Answered, deadline: Deadline) -> Result<Option<Connection>, DialError> {
         let runner = &mut self.runners[index];
-        if self
-            .config
-            .expect_identity
-            .is_some_and(|expected| expected != answered.identity)
-        {
-            runner.fail(
-                DialFailure::OtherMember {
-                    found: answered.identity,
-                },
-                self.retry,
-            );
+        if self.config.expect_identity.is_some_and(|expected| expected != answered.identity) {
+            runner.fail(DialFailure::OtherMember { found: answered.identity }, self.retry);
             return Ok(None);
         }
         match say_hello(&fd, &answered, self.hello, self.fd, deadline) {
@@ -212,14 +162,7 @@ impl<'a> Race<'a> {
                 };
                 let keys = answered.encrypt.then_some(answered.keys);
                 // The hello was this side's first sealed message; the door has sent none.
-                Ok(Some(Connection::new(
-                    fd,
-                    transport,
-                    runner.address.to_string(),
-                    keys,
-                    1,
-                    0,
-                )))
+                Ok(Some(Connection::new(fd, transport, runner.address.to_string(), keys, 1, 0)))
             }
             Err(LinkError::Interrupted) => Err(DialError::Interrupted),
             Err(LinkError::Timeout { .. }) => {
@@ -243,10 +186,7 @@ impl<'a> Race<'a> {
             },
             attempts: runner.attempts,
         });
-        DialError::Unreached {
-            tried: tried.collect(),
-            waited: began.elapsed(),
-        }
+        DialError::Unreached { tried: tried.collect(), waited: began.elapsed() }
     }
 }
 
@@ -255,9 +195,7 @@ impl Runner<'_> {
         let again = retry && failure.may_pass();
         self.failure = failure;
         if again {
-            self.state = Running::Resting {
-                until: Instant::now() + self.rest,
-            };
+            self.state = Running::Resting { until: Instant::now() + self.rest };
             self.rest = (self.rest * 2).min(LONGEST_REST);
         }
     }
@@ -266,21 +204,14 @@ impl Runner<'_> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (fd, connected) = match self.address {
             Address::Unix(name) => {
-                let address = SocketAddrUnix::new_abstract_name(name.as_bytes())
-                    .map_err(|_| DialFailure::BadAddress)?;
-                let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-                    .map_err(DialFailure::Os)?;
+                let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(|_| DialFailure::BadAddress)?;
+                let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(DialFailure::Os)?;
                 let connected = connect(&fd, &address);
                 (fd, connected)
             }
             Address::Tcp(address) => {
-                let family = if address.is_ipv4() {
-                    AddressFamily::INET
-                } else {
-                    AddressFamily::INET6
-                };
-                let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
-                    .map_err(DialFailure::Os)?;
+                let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+                let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)).map_err(DialFailure::Os)?;
                 let connected = connect(&fd, address);
                 (fd, connected)
             }
@@ -289,9 +220,7 @@ impl Runner<'_> {
             Ok(()) => self.ask(fd, config),
             Err(Errno::INPROGRESS | Errno::INTR) => Ok(Running::Connecting { fd }),
             // The listener's backlog is full: it is there, but busy.
-            Err(Errno::AGAIN) => Ok(Running::Resting {
-                until: Instant::now() + self.rest,
-            }),
+            Err(Errno::AGAIN) => Ok(Running::Resting { until: Instant::now() + self.rest }),
             Err(errno) => Err(DialFailure::from_errno(errno)),
         }
     }
@@ -317,12 +246,7 @@ impl Runner<'_> {
         }
         let (caller, greeting) = Caller::greet(&config.key, tcp && config.encrypt);
         match send(&fd, &greeting, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(GREETING) => Ok(Running::Asking(Box::new(Asking {
-                fd,
-                caller,
-                answer: [0; ANSWER],
-                got: 0,
-            }))),
+            Ok(GREETING) => Ok(Running::Asking(Box::new(Asking { fd, caller, answer: [0; ANSWER], got: 0 }))),
             Ok(_) => Err(DialFailure::HungUp),
             Err(errno) => Err(DialFailure::from_errno(errno)),
         }
@@ -357,20 +281,12 @@ impl Asking {
                 Caller::status(status)?;
             }
         }
-        let Asking {
-            fd, caller, answer, ..
-        } = *self;
+        let Asking { fd, caller, answer, .. } = *self;
         Ok(Heard::Answer(fd, Box::new(caller.hear(&answer)?)))
     }
 }
 
-fn say_hello(
-    socket: &OwnedFd,
-    answered: &Answered,
-    hello: &[u8],
-    fd: Option<BorrowedFd<'_>>,
-    deadline: Deadline,
-) -> Result<(), LinkError> {
+fn say_hello(socket: &OwnedFd, answered: &Answered, hello: &[u8], fd: Option<BorrowedFd<'_>>, deadline: Deadline) -> Result<(), LinkError> {
     let mut plain = vec![if fd.is_some() { DESCRIPTOR_FOLLOWS } else { 0 }];
     plain.extend_from_slice(hello);
     let mut message = vec![0; 2 + plain.len() + TAG];

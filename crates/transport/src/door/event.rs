@@ -55,10 +55,6 @@ impl Refused {
         }
         let count = self.by_source.entry(from.clone()).or_default();
         *count += 1;
-        DoorEvent::Refused {
-            from,
-            why,
-            count: *count,
-        }
+        DoorEvent::Refused { from, why, count: *count }
     }
 }

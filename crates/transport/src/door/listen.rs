@@ -4,10 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, ipproto, listen,
-    socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, ipproto, listen, socket_with, sockopt};
 
 use crate::Address;
 
@@ -27,18 +24,11 @@ pub(crate) fn bind_unix(name: &str) -> io::Result<Listener> {
     let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
     bind(&fd, &address)?;
     listen(&fd, BACKLOG)?;
-    Ok(Listener {
-        fd,
-        address: Address::Unix(name.to_owned()),
-    })
+    Ok(Listener { fd, address: Address::Unix(name.to_owned()) })
 }
 
 pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
-    let family = if address.is_ipv4() {
-        AddressFamily::INET
-    } else {
-        AddressFamily::INET6
-    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = socket_with(family, SocketType::STREAM, FLAGS, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&fd, true)?; // a restarted job may find connections of its past in TIME_WAIT
     if address.is_ipv6() {
@@ -47,8 +37,5 @@ pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
     bind(&fd, &address)?;
     listen(&fd, BACKLOG)?;
     let address = SocketAddr::try_from(getsockname(&fd)?)?;
-    Ok(Listener {
-        fd,
-        address: Address::Tcp(address),
-    })
+    Ok(Listener { fd, address: Address::Tcp(address) })
 }

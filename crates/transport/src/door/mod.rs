@@ -24,12 +24,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, SocketFlags,
-    acceptfrom_with, recv, recvmsg, send, shutdown, sockopt,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, SocketFlags, acceptfrom_with, recv, recvmsg, send, shutdown,
+    sockopt,
 };
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
-};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 
 use crate::noise::{Identity, Keys, Refusal};
 use crate::{Address, Connection, Deadline, JobKey, TransportKind, tcp};
@@ -132,17 +130,10 @@ impl Door {
         }
         let watch = |errno: Errno| DoorError::Watch(errno.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(watch)?;
-        let timer = timerfd_create(
-            TimerfdClockId::Monotonic,
-            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
-        )
-        .map_err(watch)?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK).map_err(watch)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(watch)?;
         let door = Door {
-            host: Host {
-                key: config.key,
-                identity: config.identity,
-            },
+            host: Host { key: config.key, identity: config.identity },
             encrypt_tcp: config.encrypt_tcp,
             epoll,
             timer,
@@ -154,14 +145,7 @@ impl Door {
             next_number: FIRST_VISITOR,
             refused: Refused::default(),
         };
-        let add = |fd: BorrowedFd<'_>, data| {
-            epoll::add(
-                &door.epoll,
-                fd,
-                epoll::EventData::new_u64(data),
-                epoll::EventFlags::IN,
-            )
-        };
+        let add = |fd: BorrowedFd<'_>, data| epoll::add(&door.epoll, fd, epoll::EventData::new_u64(data), epoll::EventFlags::IN);
         add(door.timer.as_fd(), TIMER).map_err(watch)?;
         add(door.bell.as_fd(), BELL).map_err(watch)?;
         for (index, listener) in door.listeners.iter().enumerate() {
@@ -172,12 +156,10 @@ impl Door {
 
     /// The abstract Unix name it listens at.
     pub fn unix_name(&self) -> Option<&str> {
-        self.listeners
-            .iter()
-            .find_map(|listener| match &listener.address {
-                Address::Unix(name) => Some(name.as_str()),
-                Address::Tcp(_) => None,
-            })
+        self.listeners.iter().find_map(|listener| match &listener.address {
+            Address::Unix(name) => Some(name.as_str()),
+            Address::Tcp(_) => None,
+        })
     }
 
     /// The TCP addresses it listens at, with their real ports.
@@ -191,10 +173,7 @@ impl Door {
 
     /// All of them.
     pub fn addresses(&self) -> Vec<Address> {
-        self.listeners
-            .iter()
-            .map(|listener| listener.address.clone())
-            .collect()
+        self.listeners.iter().map(|listener| listener.address.clone()).collect()
     }
 
     /// Ends a [`step`](Door::step) from another thread.
@@ -214,14 +193,8 @@ impl Door {
         loop {
             self.set_alarm();
             let slice = deadline.slice(LONGEST);
-            let timeout = Timespec {
-                tv_sec: slice.as_secs() as i64,
-                tv_nsec: i64::from(slice.subsec_nanos()),
-            };
-            let nothing = epoll::Event {
-                flags: epoll::EventFlags::empty(),
-                data: epoll::EventData::new_u64(TIMER),
-            };
+            let timeout = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: i64::from(slice.subsec_nanos()) };
+            let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(TIMER) };
             let mut ready = [nothing; 64];
             let count = epoll::wait(&self.epoll, &mut ready[..], Some(&timeout)).unwrap_or(0); // EINTR: the slice ends early
             let mut woken = false;
@@ -252,32 +225,23 @@ impl Door {
     fn accept(&mut self, index: usize, events: &mut Vec<DoorEvent>) {
         for _ in 0..32 {
             let listener = &self.listeners[index];
-            let (fd, from) =
-                match acceptfrom_with(&listener.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                    Ok(accepted) => accepted,
-                    Err(Errno::AGAIN) => return,
-                    Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                    Err(errno) => {
-                        // Out of descriptors, most likely. The listener stays readable, so look away for a moment.
-                        self.look_away(errno, events);
-                        return;
-                    }
-                };
+            let (fd, from) = match acceptfrom_with(&listener.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(accepted) => accepted,
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(errno) => {
+                    // Out of descriptors, most likely. The listener stays readable, so look away for a moment.
+                    self.look_away(errno, events);
+                    return;
+                }
+            };
             let (transport, source, peer) = match listener.address {
                 Address::Unix(_) => match sockopt::socket_peercred(&fd) {
                     Ok(who) => {
                         let pid = who.pid.as_raw_nonzero();
-                        (
-                            TransportKind::Unix,
-                            format!("user {}", who.uid.as_raw()),
-                            format!("pid {pid} on this host"),
-                        )
+                        (TransportKind::Unix, format!("user {}", who.uid.as_raw()), format!("pid {pid} on this host"))
                     }
-                    Err(_) => (
-                        TransportKind::Unix,
-                        "this host".to_owned(),
-                        "a process on this host".to_owned(),
-                    ),
+                    Err(_) => (TransportKind::Unix, "this host".to_owned(), "a process on this host".to_owned()),
                 },
                 Address::Tcp(_) => {
                     let Some(from) = from.and_then(|from| SocketAddr::try_from(from).ok()) else {
@@ -286,11 +250,7 @@ impl Door {
                     if tcp::prepare(&fd).is_err() {
                         continue; // it is gone already
                     }
-                    (
-                        TransportKind::Tcp,
-                        from.ip().to_string(),
-                        Address::Tcp(from).to_string(),
-                    )
+                    (TransportKind::Tcp, from.ip().to_string(), Address::Tcp(from).to_string())
                 }
             };
             self.admit(
@@ -309,13 +269,8 @@ impl Door {
 
     fn admit(&mut self, visitor: Pending, events: &mut Vec<DoorEvent>) {
         if self.pending.len() >= WAITING_ROOM {
-            let unproven = self
-                .pending
-                .iter()
-                .find(|(_, other)| !other.visit.has_proven_token());
-            let oldest = unproven
-                .or_else(|| self.pending.first_key_value())
-                .map(|(number, _)| *number);
+            let unproven = self.pending.iter().find(|(_, other)| !other.visit.has_proven_token());
+            let oldest = unproven.or_else(|| self.pending.first_key_value()).map(|(number, _)| *number);
             if let Some(number) = oldest {
                 self.send_away(number, Refusal::Evicted, events);
             }
@@ -379,25 +334,14 @@ impl Door {
         }
     }
 
-    fn hand_over(
-        &mut self,
-        number: u64,
-        hello: Vec<u8>,
-        keys: Option<Keys>,
-        descriptor: Option<OwnedFd>,
-        events: &mut Vec<DoorEvent>,
-    ) {
+    fn hand_over(&mut self, number: u64, hello: Vec<u8>, keys: Option<Keys>, descriptor: Option<OwnedFd>, events: &mut Vec<DoorEvent>) {
         let Some(visitor) = self.pending.remove(&number) else {
             return;
         };
         let _ = epoll::delete(&self.epoll, &visitor.fd);
         // The hello was the visitor's first sealed message; this side has sent none.
         let connection = Connection::new(visitor.fd, visitor.transport, visitor.peer, keys, 0, 1);
-        events.push(DoorEvent::Visitor {
-            hello,
-            fd: descriptor,
-            connection,
-        });
+        events.push(DoorEvent::Visitor { hello, fd: descriptor, connection });
     }
 
     fn send_away(&mut self, number: u64, why: Refusal, events: &mut Vec<DoorEvent>) {
@@ -426,10 +370,7 @@ impl Door {
     }
 
     fn look_away(&mut self, errno: Errno, events: &mut Vec<DoorEvent>) {
-        events.push(
-            self.refused
-                .note("everywhere".to_owned(), Refusal::Exhausted(errno)),
-        );
+        events.push(self.refused.note("everywhere".to_owned(), Refusal::Exhausted(errno)));
         self.accepting_again = Some(Instant::now() + BREATHER);
         self.listen_for(epoll::EventFlags::empty());
     }
@@ -443,36 +384,18 @@ impl Door {
 
     /// Makes the door's descriptor readable when the next visitor's time is over, for owners that watch it.
     fn set_alarm(&mut self) {
-        let oldest = self
-            .pending
-            .first_key_value()
-            .map(|(_, visitor)| visitor.until);
+        let oldest = self.pending.first_key_value().map(|(_, visitor)| visitor.until);
         let alarm = oldest.into_iter().chain(self.accepting_again).min();
         if alarm == self.alarm {
             return;
         }
         self.alarm = alarm;
         let wait = alarm.map_or(Duration::ZERO, |alarm| {
-            alarm
-                .saturating_duration_since(Instant::now())
-                .max(Duration::from_nanos(1)) // zero would disarm it
+            alarm.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1)) // zero would disarm it
         });
-        let it_value = Timespec {
-            tv_sec: wait.as_secs() as i64,
-            tv_nsec: i64::from(wait.subsec_nanos()),
-        };
-        let it_interval = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let _ = timerfd_settime(
-            &self.timer,
-            TimerfdTimerFlags::empty(),
-            &Itimerspec {
-                it_interval,
-                it_value,
-            },
-        );
+        let it_value = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value });
     }
 }
 
@@ -485,10 +408,7 @@ impl AsFd for Door {
 
 impl fmt::Debug for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door")
-            .field("addresses", &self.addresses())
-            .field("undecided", &self.undecided())
-            .finish_non_exhaustive()
+        f.debug_struct("Door").field("addresses", &self.addresses()).field("undecided", &self.undecided()).finish_non_exhaustive()
     }
 }
 
@@ -497,20 +417,11 @@ fn tell(fd: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
 }
 
 /// Reads a byte that should carry a descriptor; of several the first is kept and the kernel closes the rest.
-fn receive_descriptor(
-    socket: &OwnedFd,
-    buffer: &mut [u8],
-    descriptor: &mut Option<OwnedFd>,
-) -> Result<usize, Errno> {
+fn receive_descriptor(socket: &OwnedFd, buffer: &mut [u8], descriptor: &mut Option<OwnedFd>) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let received = recvmsg(
-        socket,
-        &mut [IoSliceMut::new(buffer)],
-        &mut ancillary,
-        flags,
-    )?;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)?;
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
             let first = descriptors.into_iter().reduce(|first, _| first);

@@ -29,24 +29,10 @@ pub(crate) struct Visit {
 }
 
 enum State {
-    Greeting {
-        bytes: [u8; GREETING],
-        got: usize,
-    },
-    Length {
-        keys: Keys,
-        bytes: [u8; 2],
-        got: usize,
-    },
-    Hello {
-        keys: Keys,
-        sealed: Vec<u8>,
-        want: usize,
-    },
-    Descriptor {
-        keys: Keys,
-        hello: Vec<u8>,
-    },
+    Greeting { bytes: [u8; GREETING], got: usize },
+    Length { keys: Keys, bytes: [u8; 2], got: usize },
+    Hello { keys: Keys, sealed: Vec<u8>, want: usize },
+    Descriptor { keys: Keys, hello: Vec<u8> },
     Over,
 }
 
@@ -65,14 +51,7 @@ pub(crate) enum Step {
 impl Visit {
     /// A new visitor. On a local socket (`tcp` false) traffic after the hello is never sealed.
     pub(crate) fn new(tcp: bool, encrypt: bool) -> Visit {
-        Visit {
-            state: State::Greeting {
-                bytes: [0; GREETING],
-                got: 0,
-            },
-            encrypt: tcp && encrypt,
-            sealed_traffic_allowed: tcp,
-        }
+        Visit { state: State::Greeting { bytes: [0; GREETING], got: 0 }, encrypt: tcp && encrypt, sealed_traffic_allowed: tcp }
     }
 
     /// Whether it has shown that it holds the token (or recorded someone who does).
@@ -112,11 +91,7 @@ impl Visit {
                 }
                 self.judge(&bytes, host)
             }
-            State::Length {
-                keys,
-                mut bytes,
-                mut got,
-            } => {
+            State::Length { keys, mut bytes, mut got } => {
                 bytes[got..got + arrived.len()].copy_from_slice(arrived);
                 got += arrived.len();
                 if got < 2 {
@@ -125,25 +100,12 @@ impl Visit {
                 }
                 let want = usize::from(u16::from_le_bytes(bytes));
                 if !(TAG + 1..=TAG + 1 + MAX_HELLO).contains(&want) {
-                    return Step::Refuse(
-                        Refusal::HelloLength {
-                            len: want.saturating_sub(TAG + 1),
-                        },
-                        None,
-                    );
+                    return Step::Refuse(Refusal::HelloLength { len: want.saturating_sub(TAG + 1) }, None);
                 }
-                self.state = State::Hello {
-                    keys,
-                    sealed: Vec::with_capacity(want),
-                    want,
-                };
+                self.state = State::Hello { keys, sealed: Vec::with_capacity(want), want };
                 Step::Wait
             }
-            State::Hello {
-                keys,
-                mut sealed,
-                want,
-            } => {
+            State::Hello { keys, mut sealed, want } => {
                 sealed.extend_from_slice(arrived);
                 if sealed.len() < want {
                     self.state = State::Hello { keys, sealed, want };
@@ -158,20 +120,10 @@ impl Visit {
     }
 
     fn judge(&mut self, greeting: &[u8; GREETING], host: &Host) -> Step {
-        match noise::admit(
-            &host.key,
-            &host.identity,
-            self.encrypt,
-            self.sealed_traffic_allowed,
-            greeting,
-        ) {
+        match noise::admit(&host.key, &host.identity, self.encrypt, self.sealed_traffic_allowed, greeting) {
             Ok(admitted) => {
                 self.encrypt = admitted.encrypt;
-                self.state = State::Length {
-                    keys: admitted.keys,
-                    bytes: [0; 2],
-                    got: 0,
-                };
+                self.state = State::Length { keys: admitted.keys, bytes: [0; 2], got: 0 };
                 Step::Answer(admitted.answer.to_vec())
             }
             Err(TurnedAway { why, answer }) => Step::Refuse(why, answer),
@@ -197,10 +149,7 @@ impl Visit {
     }
 
     fn done(&mut self, keys: Keys, hello: Vec<u8>) -> Step {
-        Step::Done {
-            hello,
-            keys: self.encrypt.then_some(keys),
-        }
+        Step::Done { hello, keys: self.encrypt.then_some(keys) }
     }
 }
 
@@ -210,18 +159,13 @@ mod tests {
     use crate::noise::Caller;
 
     fn host() -> Host {
-        Host {
-            key: JobKey::from_token("t"),
-            identity: [3; 16],
-        }
+        Host { key: JobKey::from_token("t"), identity: [3; 16] }
     }
 
     /// A caller's whole side up to its hello, fed to `visit` in pieces of `piece` bytes.
     fn greet(visit: &mut Visit, host: &Host, hello: &[u8], piece: usize) -> Step {
         let (caller, greeting) = Caller::greet(&host.key, false);
-        let Step::Answer(answer) = feed(visit, host, &greeting, piece) else {
-            panic!("no answer to a good greeting")
-        };
+        let Step::Answer(answer) = feed(visit, host, &greeting, piece) else { panic!("no answer to a good greeting") };
         let answered = caller.hear(&answer.try_into().unwrap()).unwrap();
         let mut sealed = vec![0; hello.len() + TAG];
         answered.keys.seal(0, hello, &mut sealed);
@@ -246,8 +190,7 @@ mod tests {
     fn a_member_is_let_in_however_its_bytes_are_cut() {
         for piece in [1, 2, 7, 63, 64, 5000] {
             let mut visit = Visit::new(false, true);
-            let Step::Done { hello, keys } = greet(&mut visit, &host(), b"\0it is me", piece)
-            else {
+            let Step::Done { hello, keys } = greet(&mut visit, &host(), b"\0it is me", piece) else {
                 panic!("a member was not let in with pieces of {piece}")
             };
             assert_eq!(hello, b"it is me");
@@ -258,10 +201,7 @@ mod tests {
     #[test]
     fn a_stranger_is_known_by_its_first_wrong_byte() {
         let mut visit = Visit::new(true, true);
-        assert!(matches!(
-            visit.take(b"G", &host()),
-            Step::Refuse(Refusal::NotSyncline, None)
-        ));
+        assert!(matches!(visit.take(b"G", &host()), Step::Refuse(Refusal::NotSyncline, None)));
     }
 
     #[test]
@@ -270,16 +210,10 @@ mod tests {
         let (_, greeting) = Caller::greet(&host.key, false);
         for _ in 0..2 {
             let mut visit = Visit::new(true, true);
-            assert!(matches!(
-                feed(&mut visit, &host, &greeting, 64),
-                Step::Answer(_)
-            ));
+            assert!(matches!(feed(&mut visit, &host, &greeting, 64), Step::Answer(_)));
             let mut guess = vec![0; 2 + 40];
             guess[0] = 40;
-            assert!(matches!(
-                feed(&mut visit, &host, &guess, 64),
-                Step::Refuse(Refusal::Hello, None)
-            ));
+            assert!(matches!(feed(&mut visit, &host, &guess, 64), Step::Refuse(Refusal::Hello, None)));
         }
     }
 
@@ -291,20 +225,14 @@ mod tests {
             let (_, greeting) = Caller::greet(&host.key, false);
             feed(&mut visit, &host, &greeting, 64);
             let step = visit.take(&claimed.to_le_bytes(), &host);
-            assert!(
-                matches!(step, Step::Refuse(Refusal::HelloLength { .. }, None)),
-                "{claimed} was accepted"
-            );
+            assert!(matches!(step, Step::Refuse(Refusal::HelloLength { .. }, None)), "{claimed} was accepted");
         }
     }
 
     #[test]
     fn no_descriptor_is_expected_over_tcp() {
         let mut visit = Visit::new(true, true);
-        assert!(matches!(
-            greet(&mut visit, &host(), b"\x01hi", 64),
-            Step::Refuse(Refusal::NoDescriptor, None)
-        ));
+        assert!(matches!(greet(&mut visit, &host(), b"\x01hi", 64), Step::Refuse(Refusal::NoDescriptor, None)));
     }
 
     #[test]
@@ -345,19 +273,12 @@ mod tests {
                     Step::Done { .. } => panic!("round {round}: noise was let in"),
                 }
             };
-            assert!(
-                refused || round % 3 == 1,
-                "round {round} is still undecided"
-            );
+            assert!(refused || round % 3 == 1, "round {round} is still undecided");
         }
     }
 
     #[test]
     fn a_visitor_that_has_proven_nothing_is_small() {
-        assert!(
-            size_of::<Visit>() < 512,
-            "a visit takes {} bytes",
-            size_of::<Visit>()
-        );
+        assert!(size_of::<Visit>() < 512, "a visit takes {} bytes", size_of::<Visit>());
     }
 }

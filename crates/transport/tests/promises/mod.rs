@@ -17,17 +17,11 @@ const LARGE: usize = 64 << 20;
 
 /// Bytes that differ from place to place and from seed to seed.
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ seed) as u8)
-        .collect()
+    (0..len).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ seed) as u8).collect()
 }
 
 fn data<'a>(meta: &'a [u8], payload: &'a [&'a [u8]]) -> OutFrame<'a> {
-    OutFrame {
-        meta,
-        payload,
-        ..OutFrame::new(Kind::DATA)
-    }
+    OutFrame { meta, payload, ..OutFrame::new(Kind::DATA) }
 }
 
 fn is_gone(error: &LinkError) -> bool {
@@ -36,53 +30,22 @@ fn is_gone(error: &LinkError) -> bool {
 
 pub(crate) fn frames_arrive_whole_and_in_order(pair: MakePair) {
     let (mut zero, mut one) = pair(EPOCH);
-    let lengths = [
-        0,
-        1,
-        63,
-        64,
-        65,
-        4096,
-        16 << 10,
-        (16 << 10) + 1,
-        65519,
-        65520,
-        (64 << 10) + 3,
-        (1 << 20) + 7,
-        5 << 20,
-        2,
-        0,
-    ];
+    let lengths = [0, 1, 63, 64, 65, 4096, 16 << 10, (16 << 10) + 1, 65519, 65520, (64 << 10) + 3, (1 << 20) + 7, 5 << 20, 2, 0];
     let metas = [0, 1, 40, 5000, 70_000, 300_000, 0];
     let sender = thread::spawn(move || {
         for (sequence, len) in lengths.iter().enumerate() {
             let body = pattern(*len, sequence);
             let meta = pattern(metas[sequence % metas.len()], sequence + 1);
             let third = body.len() / 3;
-            let pieces = [
-                &body[..third],
-                &[],
-                &body[third..third * 2],
-                &body[third * 2..],
-            ];
-            zero.send(
-                &OutFrame {
-                    sequence: sequence as u64,
-                    ..data(&meta, &pieces)
-                },
-                soon(),
-            )
-            .unwrap();
+            let pieces = [&body[..third], &[], &body[third..third * 2], &body[third * 2..]];
+            zero.send(&OutFrame { sequence: sequence as u64, ..data(&meta, &pieces) }, soon()).unwrap();
         }
         zero
     });
     for (sequence, len) in lengths.iter().enumerate() {
         let (head, body) = one.frame(soon()).unwrap();
         assert_eq!(head.header.sequence, sequence as u64);
-        assert!(
-            head.meta == pattern(metas[sequence % metas.len()], sequence + 1),
-            "meta of frame {sequence}"
-        );
+        assert!(head.meta == pattern(metas[sequence % metas.len()], sequence + 1), "meta of frame {sequence}");
         assert!(body == pattern(*len, sequence), "body of frame {sequence}");
     }
     drop(sender.join().unwrap());
@@ -91,24 +54,10 @@ pub(crate) fn frames_arrive_whole_and_in_order(pair: MakePair) {
 pub(crate) fn each_frame_carries_epoch_rank_and_operation(pair: MakePair) {
     let (mut zero, mut one) = pair(EPOCH);
     let fingerprint = Fingerprint::of("all_reduce").name("grad").finish();
-    one.send(
-        &OutFrame {
-            sequence: u64::MAX,
-            fingerprint,
-            ..OutFrame::new(Kind::BARRIER)
-        },
-        soon(),
-    )
-    .unwrap();
+    one.send(&OutFrame { sequence: u64::MAX, fingerprint, ..OutFrame::new(Kind::BARRIER) }, soon()).unwrap();
     let header = zero.head(soon()).unwrap().header;
-    assert_eq!(
-        (header.epoch, header.source, header.kind),
-        (4, 1, Kind::BARRIER)
-    );
-    assert_eq!(
-        (header.sequence, header.fingerprint),
-        (u64::MAX, fingerprint)
-    );
+    assert_eq!((header.epoch, header.source, header.kind), (4, 1, Kind::BARRIER));
+    assert_eq!((header.sequence, header.fingerprint), (u64::MAX, fingerprint));
     assert_eq!((header.meta_len, header.payload_len), (0, 0));
     assert_eq!(zero.body(soon()).unwrap(), b"");
 }
@@ -123,10 +72,7 @@ pub(crate) fn both_directions_work_at_once(pair: MakePair) {
             scope.spawn(move || {
                 for sequence in 0..16 {
                     let body = [&bodies[rank][..]];
-                    let frame = OutFrame {
-                        sequence,
-                        ..data(b"m", &body)
-                    };
+                    let frame = OutFrame { sequence, ..data(b"m", &body) };
                     sender.send(&frame, soon()).unwrap();
                 }
                 sender // the receiving thread of the peer may still be at work
@@ -147,19 +93,8 @@ pub(crate) fn an_empty_wait_ends_at_its_deadline_and_harms_nothing(pair: MakePai
     let (mut zero, mut one) = pair(EPOCH);
     for patience in [0, 30] {
         let began = Instant::now();
-        let error = one
-            .head(Deadline::after(Duration::from_millis(patience)))
-            .unwrap_err();
-        assert!(
-            matches!(
-                error,
-                LinkError::Timeout {
-                    half_written: false,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        let error = one.head(Deadline::after(Duration::from_millis(patience))).unwrap_err();
+        assert!(matches!(error, LinkError::Timeout { half_written: false, .. }), "{error}");
         assert!(error.is_transient());
         assert!(began.elapsed() >= Duration::from_millis(patience));
         assert!(began.elapsed() < Duration::from_secs(5));
@@ -182,10 +117,7 @@ pub(crate) fn a_head_and_a_body_can_be_read_with_any_patience(pair: MakePair) {
             Ok(head) => break head,
             // A head that is too long for its ring is read in one go or not at all.
             Err(error) if one.info().transport == TransportKind::Shm => {
-                assert!(
-                    matches!(error, LinkError::Timeout { .. } | LinkError::Broken { .. }),
-                    "{error}"
-                );
+                assert!(matches!(error, LinkError::Timeout { .. } | LinkError::Broken { .. }), "{error}");
                 return;
             }
             Err(error) => assert!(error.is_transient(), "{error}"),
@@ -200,27 +132,15 @@ pub(crate) fn a_head_and_a_body_can_be_read_with_any_patience(pair: MakePair) {
         }
     }
     assert!(got == body);
-    assert_eq!(
-        one.receiver().body_chunk(&mut buffer, hurry()).unwrap(),
-        0,
-        "the end of a body is not a wait"
-    );
+    assert_eq!(one.receiver().body_chunk(&mut buffer, hurry()).unwrap(), 0, "the end of a body is not a wait");
     drop(sender.join().unwrap());
 }
 
 pub(crate) fn a_reader_that_does_not_read_breaks_the_frame_and_both_sides_know(pair: MakePair) {
     let (mut zero, mut one) = pair(EPOCH);
     let body = vec![7; LARGE];
-    let error = zero
-        .send(
-            &data(b"", &[&body]),
-            Deadline::after(Duration::from_millis(50)),
-        )
-        .unwrap_err();
-    assert!(
-        matches!(error, LinkError::Timeout { half_written: true, waited } if waited > Duration::ZERO),
-        "{error:?}"
-    );
+    let error = zero.send(&data(b"", &[&body]), Deadline::after(Duration::from_millis(50))).unwrap_err();
+    assert!(matches!(error, LinkError::Timeout { half_written: true, waited } if waited > Duration::ZERO), "{error:?}");
     let again = zero.send(&data(b"", &[]), soon()).unwrap_err();
     assert!(matches!(again, LinkError::Broken { .. }), "{again:?}");
 
@@ -228,17 +148,10 @@ pub(crate) fn a_reader_that_does_not_read_breaks_the_frame_and_both_sides_know(p
     assert_eq!(one.head(soon()).unwrap().header.payload_len, LARGE as u64);
     let error = one.body_into(&mut vec![0; LARGE], soon()).unwrap_err();
     assert!(is_gone(&error), "{error:?}");
-    assert!(
-        began.elapsed() < Duration::from_secs(5),
-        "the reader is told, not left waiting"
-    );
+    assert!(began.elapsed() < Duration::from_secs(5), "the reader is told, not left waiting");
 
     one.send(&data(b"", &[b"the other way"]), soon()).unwrap();
-    assert_eq!(
-        zero.frame(soon()).unwrap().1,
-        b"the other way",
-        "each direction fails by itself"
-    );
+    assert_eq!(zero.frame(soon()).unwrap().1, b"the other way", "each direction fails by itself");
 }
 
 pub(crate) fn a_peer_that_leaves_is_noticed_by_both_halves(pair: MakePair) {
@@ -263,19 +176,13 @@ pub(crate) fn a_peer_that_leaves_is_noticed_by_both_halves(pair: MakePair) {
     };
     assert!(is_gone(&error), "{error:?}");
     assert!(began.elapsed() < Duration::from_secs(1));
-    assert!(
-        is_gone(&sender.send(&data(b"", &[]), soon()).unwrap_err()),
-        "and stays so"
-    );
+    assert!(is_gone(&sender.send(&data(b"", &[]), soon()).unwrap_err()), "and stays so");
 }
 
 pub(crate) fn a_peer_that_leaves_in_the_middle_of_a_frame_is_noticed(pair: MakePair) {
     // The receiver leaves.
     let (mut zero, mut one) = pair(EPOCH);
-    let sender = thread::spawn(move || {
-        zero.send(&data(b"", &[&vec![1; LARGE]]), soon())
-            .unwrap_err()
-    });
+    let sender = thread::spawn(move || zero.send(&data(b"", &[&vec![1; LARGE]]), soon()).unwrap_err());
     one.head(soon()).unwrap();
     drop(one);
     let error = sender.join().unwrap();
@@ -283,51 +190,24 @@ pub(crate) fn a_peer_that_leaves_in_the_middle_of_a_frame_is_noticed(pair: MakeP
 
     // The sender leaves.
     let (mut zero, mut one) = pair(EPOCH);
-    let error = zero
-        .send(
-            &data(b"", &[&vec![1; LARGE]]),
-            Deadline::after(Duration::ZERO),
-        )
-        .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            LinkError::Timeout {
-                half_written: true,
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    let error = zero.send(&data(b"", &[&vec![1; LARGE]]), Deadline::after(Duration::ZERO)).unwrap_err();
+    assert!(matches!(error, LinkError::Timeout { half_written: true, .. }), "{error:?}");
     drop(zero);
     one.head(soon()).unwrap();
     let error = one.body(soon()).unwrap_err();
     assert!(is_gone(&error), "{error:?}");
-    assert!(
-        !one.head(soon()).unwrap_err().is_transient(),
-        "the link is over"
-    );
+    assert!(!one.head(soon()).unwrap_err().is_transient(), "the link is over");
 }
 
 pub(crate) fn what_was_sent_before_leaving_still_arrives(pair: MakePair) {
     let (mut zero, mut one) = pair(EPOCH);
     for sequence in 0..3 {
-        zero.send(
-            &OutFrame {
-                sequence,
-                ..data(b"bye", &[&[sequence as u8; 1000]])
-            },
-            soon(),
-        )
-        .unwrap();
+        zero.send(&OutFrame { sequence, ..data(b"bye", &[&[sequence as u8; 1000]]) }, soon()).unwrap();
     }
     drop(zero);
     for sequence in 0..3 {
         let (head, body) = one.frame(soon()).unwrap();
-        assert_eq!(
-            (head.header.sequence, body),
-            (sequence, vec![sequence as u8; 1000])
-        );
+        assert_eq!((head.header.sequence, body), (sequence, vec![sequence as u8; 1000]));
     }
     assert!(is_gone(&one.head(soon()).unwrap_err()));
 }
@@ -376,16 +256,10 @@ pub(crate) fn a_frame_of_another_epoch_is_refused_and_skipped(pair: MakePair) {
     let (mut zero, mut one) = pair([3, 4]);
     zero.send(&data(b"old", &[b"news"]), soon()).unwrap();
     let error = one.head(soon()).unwrap_err();
-    assert!(
-        matches!(error, LinkError::StaleEpoch { theirs: 3, ours: 4 }),
-        "{error:?}"
-    );
+    assert!(matches!(error, LinkError::StaleEpoch { theirs: 3, ours: 4 }), "{error:?}");
     assert!(error.is_transient());
     zero.send(&data(b"older", &[]), soon()).unwrap();
-    assert!(
-        matches!(one.head(soon()).unwrap_err(), LinkError::StaleEpoch { .. }),
-        "the body before was skipped"
-    );
+    assert!(matches!(one.head(soon()).unwrap_err(), LinkError::StaleEpoch { .. }), "the body before was skipped");
 }
 
 pub(crate) fn a_buffer_of_the_wrong_length_is_refused_and_changes_nothing(pair: MakePair) {
@@ -401,10 +275,7 @@ pub(crate) fn a_buffer_of_the_wrong_length_is_refused_and_changes_nothing(pair: 
         for wrong in [0, len - 1, len + 1] {
             let error = one.body_into(&mut vec![0; wrong], soon()).unwrap_err();
             let (expected, got) = (len as u64, wrong as u64);
-            assert!(
-                matches!(error, LinkError::WrongLength { expected: e, got: g } if (e, g) == (expected, got)),
-                "{error:?}"
-            );
+            assert!(matches!(error, LinkError::WrongLength { expected: e, got: g } if (e, g) == (expected, got)), "{error:?}");
         }
         let mut buffer = vec![0; len];
         one.body_into(&mut buffer, soon()).unwrap();
@@ -417,8 +288,7 @@ pub(crate) fn a_body_left_behind_is_skipped(pair: MakePair) {
     let (mut zero, mut one) = pair(EPOCH);
     let sender = thread::spawn(move || {
         for len in [10, 100_000, 3 << 20] {
-            zero.send(&data(b"skipped", &[&vec![1; len]]), soon())
-                .unwrap();
+            zero.send(&data(b"skipped", &[&vec![1; len]]), soon()).unwrap();
         }
         zero.send(&data(b"wanted", &[b"x"]), soon()).unwrap();
         zero
@@ -441,11 +311,7 @@ pub(crate) fn an_interrupt_ends_a_wait(pair: MakePair) {
     let waiting = thread::spawn(move || {
         let woken = one.head(interruptible()).unwrap_err();
         let large = vec![0; LARGE];
-        (
-            woken,
-            one.send(&data(b"", &[&large]), interruptible())
-                .unwrap_err(),
-        )
+        (woken, one.send(&data(b"", &[&large]), interruptible()).unwrap_err())
     });
     thread::sleep(Duration::from_millis(20)); // either order is right
     INTERRUPTED.store(true, Ordering::Relaxed);
@@ -457,20 +323,9 @@ pub(crate) fn an_interrupt_ends_a_wait(pair: MakePair) {
 
 pub(crate) fn what_no_receiver_would_take_is_not_sent(pair: MakePair) {
     let (mut zero, mut one) = pair(EPOCH);
-    let refused = [
-        OutFrame {
-            flags: Flags(1 << 31),
-            ..OutFrame::new(Kind::DATA)
-        },
-        data(&vec![0; (16 << 20) + 1], &[]),
-    ]
-    .map(|frame| zero.send(&frame, soon()).unwrap_err());
-    assert!(
-        refused
-            .iter()
-            .all(|error| matches!(error, LinkError::Corrupt(_))),
-        "{refused:?}"
-    );
+    let refused = [OutFrame { flags: Flags(1 << 31), ..OutFrame::new(Kind::DATA) }, data(&vec![0; (16 << 20) + 1], &[])]
+        .map(|frame| zero.send(&frame, soon()).unwrap_err());
+    assert!(refused.iter().all(|error| matches!(error, LinkError::Corrupt(_))), "{refused:?}");
     zero.send(&data(b"fine", &[]), soon()).unwrap();
     assert_eq!(one.head(soon()).unwrap().meta, b"fine");
 }
@@ -484,16 +339,10 @@ pub(crate) fn everything_is_counted(pair: MakePair) {
     one.head(soon()).unwrap();
     let (sent, received) = (sent.snapshot(), received.snapshot());
     assert_eq!((sent.frames_sent, sent.bytes_sent), (2, 64 + 5 + 64));
-    assert_eq!(
-        (received.frames_received, received.bytes_received),
-        (2, 64 + 5 + 64)
-    );
+    assert_eq!((received.frames_received, received.bytes_received), (2, 64 + 5 + 64));
     assert_eq!((received.frames_sent, sent.frames_received), (0, 0));
     one.head(Deadline::after(Duration::ZERO)).unwrap_err();
-    assert!(
-        one.stats().snapshot().parks >= 1,
-        "a wait in vain is a wait"
-    );
+    assert!(one.stats().snapshot().parks >= 1, "a wait in vain is a wait");
 }
 
 pub(crate) fn more_than_two_gigabytes_fit_in_a_frame(pair: MakePair) {
@@ -505,11 +354,7 @@ pub(crate) fn more_than_two_gigabytes_fit_in_a_frame(pair: MakePair) {
         scope.spawn(|| {
             let mut payload = pieces.clone();
             payload.push(b"tail!");
-            zero.send(
-                &data(b"", &payload),
-                Deadline::after(Duration::from_secs(120)),
-            )
-            .unwrap();
+            zero.send(&data(b"", &payload), Deadline::after(Duration::from_secs(120))).unwrap();
         });
         let patient = Deadline::after(Duration::from_secs(120));
         assert_eq!(one.head(patient).unwrap().header.payload_len, total);
@@ -520,10 +365,7 @@ pub(crate) fn more_than_two_gigabytes_fit_in_a_frame(pair: MakePair) {
             let from = (at % piece.len() as u64) as usize;
             let until = (from + read).min(piece.len());
             if at < 33 << 26 {
-                assert!(
-                    buffer[..until - from] == piece[from..until],
-                    "bytes from {at} on"
-                );
+                assert!(buffer[..until - from] == piece[from..until], "bytes from {at} on");
             }
             at += read as u64;
         }
