@@ -1,4 +1,4 @@
-//! Rough figures of every transport: `cargo run --release -p syncline-transport --example ping_pong`.
+//! Rough figures of every transport: `cargo run --release -p syncline-transport --example ping_pong [NAME]`.
 //!
 //! Median time of a 64-byte round trip, and bandwidth of 1 MB frames in one direction, beside the same over a bare socket.
 //! Threads of one process stand in for two processes. `syncline bench link` is the tool for real measurements.
@@ -32,7 +32,14 @@ fn main() {
     }
 }
 
+fn wanted(name: &str) -> bool {
+    std::env::args().nth(1).is_none_or(|only| name == only)
+}
+
 fn report(name: &str, pair: impl Fn() -> (Link, Link)) {
+    if !wanted(name) {
+        return;
+    }
     println!("{name:<16}{:>14.2}{:>14.2}", round_trip(pair()), bandwidth(pair()));
 }
 
@@ -89,6 +96,9 @@ fn bandwidth((mut zero, mut one): (Link, Link)) -> f64 {
 }
 
 fn report_raw<S: Read + Write + Send + 'static>(name: &str, pair: impl Fn() -> (S, S)) {
+    if !wanted(name) {
+        return;
+    }
     println!("{name:<16}{:>14.2}{:>14.2}", raw_round_trip(pair()), raw_bandwidth(pair()));
 }
 

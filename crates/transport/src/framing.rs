@@ -46,6 +46,16 @@ pub(crate) trait Inlet: Send + 'static {
     /// `buffer`, which is neither empty nor longer than `left`.
     fn read_body(&mut self, buffer: &mut [u8], left: u64, deadline: Deadline) -> Result<usize, LinkError>;
 
+    /// Lets the rest of the body pass, counting `left` down to zero.
+    fn skip_body(&mut self, left: &mut u64, deadline: Deadline) -> Result<(), LinkError> {
+        let mut bin = vec![0; (*left).min(64 << 10) as usize];
+        while *left > 0 {
+            let most = (*left).min(bin.len() as u64) as usize;
+            *left -= self.read_body(&mut bin[..most], *left, deadline)? as u64;
+        }
+        Ok(())
+    }
+
     /// Whether a failed call left something that cannot be taken up again.
     fn is_broken(&self) -> bool;
 
@@ -220,27 +230,24 @@ impl<I: Inlet> RecvHalf for FrameReader<I> {
     fn body(&mut self, deadline: Deadline) -> Result<Vec<u8>, LinkError> {
         /// Up to here a body is believed in one piece.
         const AT_ONCE: u64 = 16 << 20;
-        let mut body = Vec::new();
+        if self.inlet.prefers_whole_bodies() || self.body_left <= AT_ONCE {
+            let mut body = zeroed(self.body_left)?;
+            self.body_into(&mut body, deadline)?;
+            return Ok(body);
+        }
+        let (mut body, mut filled) = (Vec::new(), 0);
         while self.body_left > 0 {
-            let filled = body.len();
-            if self.inlet.prefers_whole_bodies() || self.body_left <= AT_ONCE.max(filled as u64) {
-                if filled == 0 {
-                    body = zeroed(self.body_left)?;
-                } else {
-                    body.resize(filled + self.body_left as usize, 0);
-                }
-                self.body_into(&mut body[filled..], deadline)?;
-            } else {
-                body.resize(filled + AT_ONCE.max(filled as u64) as usize, 0); // doubles, so that few bytes move twice
-                let mut at = filled;
-                while at < body.len() {
-                    match self.body_chunk(&mut body[at..], deadline) {
-                        Ok(read) => at += read,
-                        Err(error) => return Err(self.stop(error, false)),
-                    }
-                }
+            if filled == body.len() {
+                let step = self.body_left.min(AT_ONCE.max(filled as u64)) as usize; // doubles, so that few bytes move twice
+                body.resize(filled + step, 0);
+            }
+            match self.body_chunk(&mut body[filled..], deadline) {
+                Ok(read) => filled += read,
+                // What was read goes with the vector, so there is no way back.
+                Err(error) => return Err(self.stop(error, filled == 0)),
             }
         }
+        body.truncate(filled);
         Ok(body)
     }
 
@@ -261,11 +268,8 @@ impl<I: Inlet> RecvHalf for FrameReader<I> {
         if self.body_left == 0 {
             return Ok(());
         }
-        let mut bin = vec![0; self.body_left.min(64 << 10) as usize];
-        while self.body_left > 0 {
-            self.body_chunk(&mut bin, deadline)?;
-        }
-        Ok(())
+        let skipped = self.inlet.skip_body(&mut self.body_left, deadline);
+        skipped.map_err(|error| self.stop(error, true))
     }
 
     fn pollable(&self) -> Option<BorrowedFd<'_>> {

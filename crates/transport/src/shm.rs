@@ -231,6 +231,16 @@ impl Inlet for DuplexInlet {
         Ok(taken)
     }
 
+    fn skip_body(&mut self, left: &mut u64, deadline: Deadline) -> Result<(), LinkError> {
+        if self.staged.is_empty() {
+            let watch = Watch::new(&self.probe, DuplexInlet::ENDS, &self.stats.parks);
+            let skipped = self.duplex.skip_body(deadline, &|| watch.still_there());
+            skipped.map_err(|error| fault(error, watch.waited()))?;
+        }
+        (self.staged, self.given, *left) = (Vec::new(), 0, 0);
+        Ok(())
+    }
+
     fn is_broken(&self) -> bool {
         self.duplex.is_broken()
     }

@@ -1,6 +1,6 @@
 //! Where strangers become members: the listening sockets of a process.
 //!
-//! A door accepts, greets and authenticates visitors ([`crate::noise`] has the protocol), many at a time and without
+//! A door accepts, greets and authenticates visitors (`noise.rs` has the protocol), many at a time and without
 //! ever waiting for one of them. What it hands over are connections whose other end holds the job's token. Whatever else
 //! knocks is sent away having cost a descriptor and less than 4 KiB; at most [`WAITING_ROOM`] visitors may be undecided, for
 //! at most [`PATIENCE`] each, and the oldest one that has proven nothing makes room for the next.
