@@ -5,6 +5,9 @@
 //! this binary again inside a job; they are answered before the command line is parsed, because four ranks pay for each millisecond.
 #![forbid(unsafe_code)]
 
+mod bench;
+mod env;
+mod log;
 mod run;
 mod server;
 
@@ -14,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 /// Keeps the parameters of one model the same in many processes.
 #[derive(Parser)]
-#[command(name = "syncline", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "syncline", version, max_term_width = 100, arg_required_else_help = true, disable_help_subcommand = true)]
 struct CommandLine {
     #[command(subcommand)]
     command: SubCommand,
@@ -26,6 +29,14 @@ enum SubCommand {
     Run(run::RunOptions),
     /// A dedicated server process that joins a job (`run --servers` starts these)
     Server,
+    /// Say what this process would find: launcher, rank, peers, addresses, transports, and why
+    Env(env::EnvOptions),
+    /// Measure, in the columns that people know, beside what the machine allows
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// One process of a measurement
+    #[command(name = "__bench", subcommand, hide = true)]
+    BenchRank(bench::BenchRank),
 }
 
 fn main() -> ExitCode {
@@ -35,8 +46,12 @@ fn main() -> ExitCode {
         Some(word) if word == run::GUARD_WORD => return run::stand_guard(),
         _ => {}
     }
+    log::to_stderr();
     match CommandLine::parse().command {
         SubCommand::Run(options) => run::run(options),
         SubCommand::Server => server::serve(),
+        SubCommand::Env(options) => env::show(&options),
+        SubCommand::Bench(bench) => bench::run(bench),
+        SubCommand::BenchRank(rank) => bench::run_rank(rank),
     }
 }

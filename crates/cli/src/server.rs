@@ -1,23 +1,26 @@
-//! `syncline server`: the process that `run --servers` starts beside the workers.
+//! `syncline server`: a dedicated server process that joins a job, and stays as long as workers do.
 //!
-//! It owns no shard yet: it stays until it is told to leave, so that roles, supervision and shutdown of a job with servers are
-//! already what they will be. The tables move in here.
+//! `run --servers` starts these beside the workers; under another launcher it is started like any rank, with
+//! `SYNCLINE_ROLE=server`. The tables of a job move in here.
 
 use std::process::ExitCode;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use syncline::{Config, Deadline, Error, Session};
 
-/// Stays until SIGINT or SIGTERM, then leaves with code 0.
+/// Joins the job of this environment and returns when its workers are gone.
 pub(crate) fn serve() -> ExitCode {
-    match Signals::new([SIGINT, SIGTERM]) {
-        Ok(mut signals) => {
-            signals.forever().next();
-            ExitCode::SUCCESS
-        }
+    match stay() {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("syncline: cannot listen for signals: {error}");
+            eprintln!("syncline server: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn stay() -> Result<(), Error> {
+    let session = Session::open(Config::from_env()?)?;
+    tracing::info!("rank {} of {} serves", session.rank(), session.size());
+    session.stay_for_workers(Deadline::never())?; // The workers' lives are watched; how long they train is theirs to say.
+    session.shutdown()
 }

@@ -196,8 +196,6 @@ fn explain(seat: &Seat, operation: &str, peer: u32, failure: Failure, started: I
     match failure {
         Failure::Link(error) => error,
         Failure::Mismatch(detail) => Error::ContractMismatch { operation: operation.into(), detail },
-        Failure::Frame(LinkError::Timeout { .. }) => seat.late(operation, &[peer], started, ""),
-        Failure::Frame(LinkError::Interrupted) => Error::Interrupted { operation: operation.into(), waited: started.elapsed() },
-        Failure::Frame(error) => seat.explain(operation, &everybody(seat, &[peer]), started, &error.to_string()),
+        Failure::Frame(error) => seat.link_failed(operation, peer, started, &error),
     }
 }

@@ -42,7 +42,7 @@ fn take_note(seat: &Seat, message: Control) {
             }
         }
         Control::Left { rank } if rank < seat.topology.world() && rank != seat.me => seat.fates.mark_left(rank),
-        Control::AllLeft => seat.all_left.store(true, Release),
+        Control::AllLeft => (0..seat.topology.world()).filter(|rank| *rank != seat.me).for_each(|rank| seat.fates.mark_left(rank)),
         Control::Heartbeat { .. } => return,
         other => {
             tracing::debug!("the coordinator says {other:?}, which means nothing now");

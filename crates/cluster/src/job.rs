@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use syncline_shm::board::{Board, State};
 use syncline_shm::fork::ForkGuard;
 use syncline_shm::wait::Deadline;
-use syncline_transport::{DoorWaker, Link, SendHalf, Severer};
+use syncline_transport::{DoorWaker, Link, LinkError, SendHalf, Severer};
 use syncline_wire::message::Control;
 
 use crate::barrier::Barrier;
@@ -22,7 +22,7 @@ use crate::coordinator::Coordinator;
 use crate::fate::Fates;
 use crate::settings::Settings;
 use crate::switchboard::{CallError, Lane, Switchboard};
-use crate::watcher::WatcherHandle;
+use crate::watcher::{self, WatcherHandle};
 use crate::{Error, Role, Topology, roster};
 
 /// A seat in a job. Dropping it without [`leave`](Job::leave) looks to the others like a death.
@@ -50,7 +50,6 @@ pub(crate) struct Seat {
     pub(crate) orphaned: AtomicBool,
     /// Set when this seat leaves, so that its own threads take closing links for what they are.
     pub(crate) leaving: AtomicBool,
-    pub(crate) all_left: AtomicBool,
     pub(crate) news: (Mutex<()>, Condvar),
 }
 
@@ -93,7 +92,6 @@ impl Job {
             control: None,
             orphaned: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
-            all_left: AtomicBool::new(true),
             news: Default::default(),
         };
         Job::assemble(Parts { seat: Arc::new(seat), threads: Vec::new(), watcher: None, door: None, coordinator: None })
@@ -164,9 +162,9 @@ impl Job {
         self.seat.fates.is_down(rank)
     }
 
-    /// Turns the failure of an operation that needed `peers` into an error that names the culprit.
-    pub fn explain(&self, operation: &str, peers: &[u32], started: Instant, detail: &str) -> Error {
-        self.seat.explain(operation, peers, started, detail)
+    /// Turns the failure of a frame of `operation` with `peer` into an error that names the culprit.
+    pub fn link_failed(&self, operation: &str, peer: u32, started: Instant, error: &LinkError) -> Error {
+        self.seat.link_failed(operation, peer, started, error)
     }
 
     /// Leaves the job politely: nobody takes this process's end for a death. A second call does nothing.
@@ -187,10 +185,18 @@ impl Job {
             }
             None => false,
         };
+        let others: Vec<u32> = (0..self.world()).filter(|rank| *rank != seat.me).collect();
         let hosts = self.coordinator.lock().expect("no panic while held").is_some();
-        let result = if told && hosts { seat.wait_for_all_to_leave(deadline) } else { Ok(()) };
+        let result = if told && hosts { seat.wait_until_over(&others, "shutdown", deadline) } else { Ok(()) };
         self.close();
         result
+    }
+
+    /// Stays until every worker has left or died: what a dedicated server does between its requests.
+    pub fn stay_for_workers(&self, deadline: Deadline) -> Result<(), Error> {
+        self.usable("serving")?;
+        let workers: Vec<u32> = self.seat.topology.workers().into_iter().filter(|rank| *rank != self.seat.me).collect();
+        self.seat.wait_until_over(&workers, "serving", deadline)
     }
 
     /// Tells the others that this process fails, and because of whom if not by itself, then closes everything.
@@ -343,10 +349,18 @@ impl Seat {
 
     /// The members that `operation` still waits for when its deadline passed, and what is known about them.
     pub(crate) fn late(&self, operation: &str, missing: &[u32], started: Instant, done: &str) -> Error {
+        // Who waits for a rank that itself waits for a frozen one should hear of the frozen one.
+        let frozen: Vec<u32> = self.frozen_neighbours();
+        let through = missing.iter().all(|rank| !frozen.contains(rank)) && !frozen.is_empty();
+        let waited_for = missing;
+        let missing = if through { &frozen[..] } else { missing };
         if let Some(first) = missing.first() {
             self.write_blame(*first, true);
         }
-        let known: Vec<String> = missing.iter().filter_map(|rank| self.sign_of_life(*rank)).collect();
+        let mut known: Vec<String> = missing.iter().filter_map(|rank| self.sign_of_life(*rank)).collect();
+        if through {
+            known.push(format!("this wait was for rank {}, which waits too", waited_for.first().copied().unwrap_or(self.me)));
+        }
         let mut detail = done.to_owned();
         if !known.is_empty() {
             detail.push_str(&format!(" ({})", known.join("; ")));
@@ -360,17 +374,39 @@ impl Seat {
         }
     }
 
-    /// Frozen or merely busy? A neighbour's watcher beats once a second.
+    /// Frozen or merely busy? A neighbour's watcher renews its sign of life all the time.
     fn sign_of_life(&self, rank: u32) -> Option<String> {
-        let board = self.board().filter(|_| self.topology.same_host(self.me, rank))?;
-        let slot = board.slot(self.topology.local_rank(rank) as usize);
-        let beat = slot.heartbeat();
-        let silent = Duration::from_nanos(monotonic_nanos().saturating_sub(beat));
-        Some(if silent > crate::watcher::BEAT * 3 {
-            format!("rank {rank} is frozen: no sign of life for {:.1} s", silent.as_secs_f64())
+        let silence = self.silence(rank)?;
+        Some(if silence > watcher::frozen_after(self.timeout) {
+            format!("rank {rank} is frozen: no sign of life for {:.1} s", silence.as_secs_f64())
         } else {
             format!("rank {rank} is alive but has not come here")
         })
+    }
+
+    fn frozen_neighbours(&self) -> Vec<u32> {
+        let host = &self.topology.hosts()[self.topology.host_of(self.me)];
+        let is_frozen = |rank: &u32| *rank != self.me && self.silence(*rank).is_some_and(|silence| silence > watcher::frozen_after(self.timeout));
+        host.ranks.iter().copied().filter(is_frozen).collect()
+    }
+
+    /// How long nothing was heard of a neighbour; none for ranks of other hosts and for those that have left.
+    fn silence(&self, rank: u32) -> Option<Duration> {
+        let board = self.board().filter(|_| self.topology.same_host(self.me, rank) && !self.fates.is_over(rank))?;
+        let beat = board.slot(self.topology.local_rank(rank) as usize).heartbeat();
+        (beat != 0).then(|| Duration::from_nanos(monotonic_nanos().saturating_sub(beat)))
+    }
+
+    /// What a failed frame of `operation` with `peer` means.
+    pub(crate) fn link_failed(&self, operation: &str, peer: u32, started: Instant, error: &LinkError) -> Error {
+        match error {
+            LinkError::Timeout { .. } => self.late(operation, &[peer], started, ""),
+            LinkError::Interrupted => Error::Interrupted { operation: operation.into(), waited: started.elapsed() },
+            other => {
+                let everybody: Vec<u32> = std::iter::once(peer).chain((0..self.topology.world()).filter(|rank| *rank != peer && *rank != self.me)).collect();
+                self.explain(operation, &everybody, started, &other.to_string())
+            }
+        }
     }
 
     fn write_blame(&self, rank: u32, silent: bool) {
@@ -379,21 +415,22 @@ impl Seat {
         }
     }
 
-    fn wait_for_all_to_leave(&self, deadline: Deadline) -> Result<(), Error> {
+    /// Waits until each of `ranks` has left or died; the death of one is no error here.
+    fn wait_until_over(&self, ranks: &[u32], operation: &str, deadline: Deadline) -> Result<(), Error> {
         const LOOK: Duration = Duration::from_millis(200);
         let started = Instant::now();
         let mut held = self.news.0.lock().expect("no panic while held");
         loop {
-            let staying = || (0..self.topology.world()).filter(|rank| *rank != self.me && !self.fates.is_over(*rank));
-            if self.all_left.load(Acquire) || self.orphaned.load(Acquire) || staying().next().is_none() {
+            let staying = || ranks.iter().copied().filter(|rank| !self.fates.is_over(*rank));
+            if self.orphaned.load(Acquire) || staying().next().is_none() {
                 return Ok(());
             }
             if deadline.interrupted() {
-                return Err(Error::Interrupted { operation: "shutdown".into(), waited: started.elapsed() });
+                return Err(Error::Interrupted { operation: operation.into(), waited: started.elapsed() });
             }
             if deadline.expired() {
                 let missing: Vec<u32> = staying().collect();
-                return Err(self.late("shutdown", &missing, started, " to leave"));
+                return Err(self.late(operation, &missing, started, " to leave"));
             }
             held = self.news.1.wait_timeout(held, deadline.slice(LOOK)).expect("no panic while held").0;
         }

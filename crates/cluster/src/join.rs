@@ -69,7 +69,6 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
         control: Some(ControlLine { sender: Mutex::new(sender), severer, local, last_heard: Mutex::new(Instant::now()) }),
         orphaned: AtomicBool::new(false),
         leaving: AtomicBool::new(false),
-        all_left: AtomicBool::new(false),
         news: Default::default(),
     };
     let seat = Arc::new(seat);
@@ -96,7 +95,11 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
 }
 
 fn open_door(launch: &Launch, settings: &Settings, key: &JobKey, instance: [u8; 16]) -> Result<Door, Error> {
-    let name = format!("syncline-{}", crate::coordinator::hex(&instance));
+    // Beside the coordinator's name, where it has one, so that a look at the system's sockets shows what belongs together.
+    let name = match &launch.meeting {
+        Meeting::Unix { name } => format!("{name}.{}", crate::coordinator::hex(&instance[..8])),
+        _ => format!("syncline-{}", crate::coordinator::hex(&instance)),
+    };
     // Only a job that may span hosts listens on the network; forced TCP on one host stays on loopback.
     let tcp = match (launch.hosts, settings.transport) {
         (HostSpan::One, TransportChoice::Tcp) => vec![([127, 0, 0, 1], 0).into()],

@@ -86,8 +86,8 @@ fn spec(launch: &Launch, settings: &Settings) -> Result<Spec, Error> {
     let mut job = [0; 16];
     getrandom::fill(&mut job).map_err(|error| Error::system("start: random numbers", error))?;
     Ok(Spec {
-        workers: launch.world,
-        servers: 0,
+        workers: launch.world - launch.servers,
+        servers: launch.servers,
         epoch: launch.epoch,
         job,
         timeout: settings.timeout,

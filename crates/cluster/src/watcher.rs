@@ -1,7 +1,7 @@
 //! Watches the processes of this host and writes down when one ends.
 //!
 //! The kernel tells the end of a process on its pidfd at once, whatever killed it and whoever inherited its sockets.
-//! One sleeping thread polls them all. Once a second it also renews this rank's sign of life on the board, so that
+//! One sleeping thread polls them all. Regularly it also renews this rank's sign of life on the board, so that
 //! a neighbour that waits in vain can tell a frozen process from a busy one, and between hosts it sends heartbeats.
 
 use std::os::fd::OwnedFd;
@@ -22,8 +22,15 @@ use crate::fate::Fate;
 use crate::job::{Seat, monotonic_nanos};
 use crate::{Error, roster};
 
-/// How often a rank renews its sign of life.
-pub(crate) const BEAT: Duration = Duration::from_secs(1);
+/// How often a rank renews its sign of life: once a second, more often when others wait for less than eight.
+pub(crate) fn beat(timeout: Duration) -> Duration {
+    (timeout / 8).clamp(Duration::from_millis(20), Duration::from_secs(1))
+}
+
+/// Silence after which a neighbour counts as frozen: a few beats, since a loaded machine is late too.
+pub(crate) fn frozen_after(timeout: Duration) -> Duration {
+    beat(timeout) * 4
+}
 
 /// The means to stop the watcher.
 pub(crate) struct WatcherHandle {
@@ -76,7 +83,7 @@ fn neighbours(seat: &Seat) -> Vec<Watched> {
 
 fn watch(seat: &Seat, mut watched: Vec<Watched>, wake: &OwnedFd) {
     let between_hosts = seat.control.as_ref().filter(|line| !line.local);
-    let interval = if between_hosts.is_some() { BEAT.min(heartbeat_interval(seat.timeout)) } else { BEAT };
+    let interval = if between_hosts.is_some() { beat(seat.timeout).min(heartbeat_interval(seat.timeout)) } else { beat(seat.timeout) };
     let mut count = 0;
     while !seat.leaving.load(Acquire) {
         if let Some(board) = seat.board() {

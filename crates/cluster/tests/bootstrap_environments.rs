@@ -76,7 +76,7 @@ fn holds(found: &str, expected: &str) -> bool {
 #[test]
 fn alone() {
     check(&[
-        ("nothing is set", "HOME=/home/u\nPATH=/bin", "solo 0/1 local 0/1 both, one host, alone, epoch 0, token none"),
+        ("nothing is set", "HOME=/u\nPATH=/bin", "solo 0/1 local 0/1 both, one host, alone, epoch 0, token none"),
         (
             "a size of one beside nothing",
             "SYNCLINE_WORLD_SIZE=1\nWORLD_SIZE=1",

@@ -75,8 +75,7 @@ fn run(board: &Board, ranks: usize, me: usize) -> Vec<f64> {
 
 fn meet(meeting: &mut Meeting) {
     let round = meeting.arrive();
-    let soon = Deadline::never();
     meeting
-        .wait(round, soon, &|_| false)
+        .wait(round, Deadline::never(), &|_| false)
         .expect("everyone came");
 }

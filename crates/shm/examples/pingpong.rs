@@ -11,9 +11,10 @@ use syncline_shm::duplex::{Duplex, Inlet, Outlet};
 use syncline_shm::fdpass::{recv_fd, send_fd};
 use syncline_shm::wait::Deadline;
 
-const SIZES: [usize; 8] = [
+const SIZES: [usize; 9] = [
     0,
     64,
+    128,
     4 << 10,
     16 << 10,
     64 << 10,

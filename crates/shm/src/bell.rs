@@ -29,11 +29,8 @@ pub struct Bell {
     waiters: AtomicU32,
 }
 
-// SAFETY: `repr(C)`, two atomics, no drop glue, zero is the initial state.
-#[cfg(not(loom))]
-unsafe impl Placed for Bell {}
-#[cfg(loom)]
-// SAFETY: under loom nothing is ever placed into foreign memory.
+// SAFETY: `repr(C)`, two atomics, no drop glue, zero is the initial state. (Under loom nothing
+// is ever placed into foreign memory.)
 unsafe impl Placed for Bell {}
 
 impl Bell {
@@ -49,6 +46,12 @@ impl Bell {
     pub fn ring_if_waiting(&self) {
         // Pairs with the fence in `register`: see the picture above.
         fence(Ordering::SeqCst);
+        self.ring_if_waiting_for_published();
+    }
+
+    /// The same after [`publish`](crate::sync::publish), which has fenced already: one load.
+    #[inline]
+    pub(crate) fn ring_if_waiting_for_published(&self) {
         if self.waiters.load(Ordering::Relaxed) != 0 {
             self.ring();
         }
@@ -65,7 +68,7 @@ impl Bell {
     /// Counts the caller as a waiter until the guard is dropped.
     pub(crate) fn register(&self) -> Registered<'_> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
-        // Pairs with the fence in `ring_if_waiting`.
+        // Pairs with the fence in `ring_if_waiting` and the one in `publish`.
         fence(Ordering::SeqCst);
         Registered { bell: self }
     }

@@ -16,7 +16,7 @@
 
 use crate::bell::Bell;
 use crate::placed::{Line, Placed, Shared};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, publish};
 use crate::wait::{Deadline, Patience, WaitError, wait_announced};
 
 /// One rank's words for meeting: its counter, its bell, and what it sleeps for.
@@ -122,14 +122,11 @@ impl Meeting {
     #[inline]
     pub fn arrive(&mut self) -> u64 {
         self.round += 1;
-        // Release pairs with the Acquire in `first_missing`: what this rank did before the
+        // Its Release pairs with the Acquire in `has_arrived`: what this rank did before the
         // meeting is seen by everyone after it.
-        self.seats[self.me]
-            .counter
-            .store(self.round, Ordering::Release);
-        // Pairs with the same fence of the other ranks and with the one in `Bell::register`:
-        // the last of us sees all counters, and every sleeper it has to wake.
-        fence(Ordering::SeqCst);
+        // `publish` also fences: with the same of the other ranks, and with the fence in
+        // `Bell::register`. So the last of us sees all counters, and every sleeper.
+        publish(&self.seats[self.me].counter, self.round);
         if self.first_missing(self.round, 0).is_none() {
             self.wake(FOR_ALL);
         }
@@ -168,10 +165,9 @@ impl Meeting {
 
     /// Lets the ranks go that wait for `round` to be released. Only the host's leader calls this.
     pub fn release(&self, round: u64) {
-        // Release pairs with the Acquire in `is_released`.
-        self.release.round.store(round, Ordering::Release);
-        // Pairs with the fence in `Bell::register`, as in `arrive`.
-        fence(Ordering::SeqCst);
+        // Its Release pairs with the Acquire in `is_released`.
+        // `publish` also fences, with `Bell::register`, as in `arrive`.
+        publish(&self.release.round, round);
         self.wake(FOR_RELEASE);
     }
 
@@ -234,7 +230,7 @@ impl Meeting {
             .unwrap_or(self.me)
     }
 
-    /// Rings for the ranks that sleep for `what`. Comes after a fence.
+    /// Rings for the ranks that sleep for `what`. Comes after `publish`.
     #[inline]
     fn wake(&self, what: u32) {
         for (rank, seat) in self.seats.iter().enumerate() {

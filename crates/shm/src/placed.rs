@@ -10,6 +10,8 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::sync::{AtomicU64, Ordering};
+
 /// What keeps the memory behind a [`Shared`] or a [`Region`] alive.
 pub(crate) type Keeper = Arc<dyn Any + Send + Sync>;
 
@@ -110,8 +112,10 @@ impl Region {
     /// The `len` bytes at `at`.
     ///
     /// # Safety
-    /// `at..at+len` is mapped and writable while `keeper` lives, and no reference into it exists.
+    /// `at..at+len` is mapped and writable while `keeper` lives, and the only references into it
+    /// are those that [`Region::word`] gives out. `at` is aligned to 8.
     pub(crate) unsafe fn from_raw(at: NonNull<u8>, len: usize, keeper: Keeper) -> Self {
+        debug_assert!(at.cast::<u64>().is_aligned());
         Region {
             at,
             len,
@@ -121,18 +125,36 @@ impl Region {
 
     /// `len` zero bytes of this process's own memory: for threads and tests.
     pub(crate) fn in_private_memory(len: usize) -> Self {
-        struct Bytes(Box<[std::cell::UnsafeCell<u8>]>);
+        struct Words(Box<[std::cell::UnsafeCell<u64>]>);
         // SAFETY: nobody reads or writes through this box; it only owns the memory.
-        unsafe impl Sync for Bytes {}
-        let bytes = Bytes((0..len).map(|_| std::cell::UnsafeCell::new(0)).collect());
-        let at = NonNull::from(&*bytes.0).cast();
-        // SAFETY: the box keeps its `len` bytes at one address while the keeper lives, and
-        // `UnsafeCell` allows writing them without a unique reference.
-        unsafe { Region::from_raw(at, len, Arc::new(bytes)) }
+        unsafe impl Sync for Words {}
+        let words = (0..len.div_ceil(8)).map(|_| std::cell::UnsafeCell::new(0));
+        let words = Words(words.collect());
+        let at = NonNull::from(&*words.0).cast();
+        // SAFETY: the box keeps its bytes, at least `len` and aligned to 8, at one address while
+        // the keeper lives, and `UnsafeCell` allows writing them without a unique reference.
+        unsafe { Region::from_raw(at, len, Arc::new(words)) }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The eight bytes at `offset`, which is a multiple of 8, as an atomic word.
+    #[inline]
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        self.check(offset, 8);
+        assert!(offset.is_multiple_of(8), "words are aligned");
+        // SAFETY: inside the region (`check`) and aligned, as the region and the offset are. An
+        // atomic may change under a shared reference. Within this process the same bytes are
+        // only copied while nobody uses them as a word: the ring orders that by its positions.
+        unsafe { &*self.at.as_ptr().add(offset).cast::<AtomicU64>() }
+    }
+
+    /// Makes the word at `offset` zero before its record is shown.
+    #[inline]
+    pub(crate) fn clear_word(&self, offset: usize) {
+        self.word(offset).store(0, Ordering::Relaxed);
     }
 
     /// Stores `bytes` at `offset`.
@@ -200,6 +222,7 @@ impl Region {
 #[derive(Clone)]
 pub(crate) struct Region {
     cells: Arc<Vec<loom::cell::UnsafeCell<u8>>>,
+    words: Arc<Vec<AtomicU64>>,
 }
 
 #[cfg(loom)]
@@ -207,7 +230,18 @@ impl Region {
     pub(crate) fn in_private_memory(len: usize) -> Self {
         Region {
             cells: Arc::new((0..len).map(|_| loom::cell::UnsafeCell::new(0)).collect()),
+            words: Arc::new((0..len.div_ceil(8)).map(|_| AtomicU64::new(0)).collect()),
         }
+    }
+
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        &self.words[offset / 8]
+    }
+
+    /// The word overlays payload of an earlier lap, which must have been copied out by now.
+    pub(crate) fn clear_word(&self, offset: usize) {
+        self.copy_in(offset, &[0; 8]);
+        self.word(offset).store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn len(&self) -> usize {

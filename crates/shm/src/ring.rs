@@ -1,41 +1,43 @@
 //! A ring of records from one producer to one consumer.
 //!
 //! ```text
-//!            head (consumer writes)        tail (producer writes)
-//!              ▼                             ▼
-//!   ───────────┬──────┬─────────┬────────────┬──────────
-//!     free     │ rec  │ record  │ record     │   free          positions only grow; the place in
-//!   ───────────┴──────┴─────────┴────────────┴──────────       the ring is position % capacity
+//!            head (consumer writes)               the producer's own position
+//!              ▼                                    ▼
+//!   ───────────┬───────────┬───────────┬────────────┬──────────
+//!     free     │L record   │L record   │L record    │0  free       positions only grow; the place
+//!   ───────────┴───────────┴───────────┴────────────┴──────────    in the ring is position % capacity
 //!
-//!   record = length u32 · bytes · padding to 8; it may wrap around the end
+//!   record = label u64 (stamp of its position · length) · bytes · padding to 8; it may wrap
+//!   label 0 = nothing here yet: written behind each record before that record is shown
 //! ```
-//! A record becomes visible whole by one Release store of `tail`, so a producer that dies in the
+//! A record becomes visible whole by one store of its label, so a producer that dies in the
 //! middle of writing has written nothing. A consumer that dies leaves the ring full for ever,
 //! which the producer's wait notices by asking whether it still lives.
 //!
-//! Each side keeps its own position in private memory and a copy of the other's, which it reads
-//! again only when the copy says "full" or "empty": one line travels per batch, not per record.
-//! What it reads there is input: positions must be aligned, never run backwards, and never be
-//! further apart than the capacity; lengths must stay inside what was published.
+//! The consumer looks at the label itself and not at a counter elsewhere, so a small record
+//! crosses between cores with one cache line. The producer keeps a copy of `head` and reads it
+//! again only when the copy says "full".
+//!
+//! What the other side wrote is input: `head` must be aligned, never run backwards and never
+//! overtake the producer; a label must carry the stamp of its position and a length that fits.
 
 use crate::corrupt::Corrupt;
 use crate::placed::{Line, Placed, Region, Shared};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, publish};
 
 /// Records start at multiples of this.
 const ALIGN: usize = 8;
-/// Bytes before the payload of a record.
-const PREFIX: usize = 4;
+/// Bytes of a label.
+const LABEL: usize = 8;
 
-/// The two words both sides see.
+/// The word outside of the ring's own bytes.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct RingControl {
-    tail: Line<AtomicU64>,
     head: Line<AtomicU64>,
 }
 
-// SAFETY: `repr(C)`, atomics and padding only, no drop glue, zero is an empty ring.
+// SAFETY: `repr(C)`, one atomic and padding, no drop glue, zero is an empty ring.
 unsafe impl Placed for RingControl {}
 
 /// Why a record was not pushed.
@@ -79,7 +81,7 @@ pub fn private(capacity: usize) -> (Producer, Consumer) {
 
 fn check_capacity(data: &Region) -> u64 {
     assert!(
-        data.len().is_power_of_two() && data.len() >= ALIGN,
+        data.len().is_power_of_two() && data.len() >= 2 * LABEL,
         "a ring's capacity is a power of two"
     );
     data.len() as u64
@@ -87,7 +89,22 @@ fn check_capacity(data: &Region) -> u64 {
 
 /// How much of the ring a record of `len` bytes takes.
 fn footprint(len: usize) -> u64 {
-    ((PREFIX + len).next_multiple_of(ALIGN)) as u64
+    ((LABEL + len).next_multiple_of(ALIGN)) as u64
+}
+
+/// The longest record: its own label and the empty one behind it must fit too.
+fn longest(capacity: u64) -> usize {
+    (capacity as usize).min(u32::MAX as usize) - 2 * LABEL
+}
+
+/// What stands before a record of `len` bytes at `position`; never 0.
+fn label(position: u64, len: usize) -> u64 {
+    stamp(position) | len as u64
+}
+
+/// Tells a label from leftovers and from garbage: it belongs to this position, on this lap.
+fn stamp(position: u64) -> u64 {
+    (position / ALIGN as u64) << 32 | 1 << 63
 }
 
 /// The writing end.
@@ -95,7 +112,7 @@ pub struct Producer {
     control: Shared<RingControl>,
     data: Region,
     capacity: u64,
-    /// Ours alone: the word in shared memory is only written from it.
+    /// Where the next record goes. Ours alone, and in no shared word.
     tail: u64,
     /// The last head that was seen and found sound.
     head_seen: u64,
@@ -115,7 +132,7 @@ impl Producer {
 
     /// The longest record that fits an empty ring.
     pub fn longest(&self) -> usize {
-        self.data.len().min(u32::MAX as usize) - PREFIX
+        longest(self.capacity)
     }
 
     /// Publishes one record made of `parts`, or nothing.
@@ -138,13 +155,13 @@ impl Producer {
                 most: self.longest(),
             });
         }
-        let footprint = footprint(len);
-        if self.tail + footprint - self.head_seen > self.capacity {
+        let needed = footprint(len) + LABEL as u64;
+        if self.tail + needed - self.head_seen > self.capacity {
             // Acquire pairs with the Release in `Consumer::pop_front`: the consumer's copies
             // are done before its bytes are written again.
             let head = self.control.head.load(Ordering::Acquire);
             self.head_seen = check_position("ring head", head, self.head_seen, self.tail)?;
-            if self.tail + footprint - self.head_seen > self.capacity {
+            if self.tail + needed - self.head_seen > self.capacity {
                 return Err(PushError::Full);
             }
         }
@@ -155,11 +172,10 @@ impl Producer {
     #[inline]
     pub(crate) fn begin(&mut self, len: usize) -> Result<Record<'_>, PushError> {
         self.room(len)?;
-        let at = self.place(self.tail);
-        self.data.copy_in(at, &(len as u32).to_ne_bytes());
         Ok(Record {
-            written: self.tail + PREFIX as u64,
-            end: self.tail + PREFIX as u64 + len as u64,
+            len,
+            written: self.tail + LABEL as u64,
+            end: self.tail + (LABEL + len) as u64,
             next: self.tail + footprint(len),
             ring: self,
         })
@@ -173,6 +189,7 @@ impl Producer {
 /// A record that is being written; dropped unpublished, it never was.
 pub(crate) struct Record<'a> {
     ring: &'a mut Producer,
+    len: usize,
     written: u64,
     end: u64,
     next: u64,
@@ -195,13 +212,18 @@ impl Record<'_> {
         self.written += bytes.len() as u64;
     }
 
-    /// Shows the record to the consumer.
+    /// Shows the record to the consumer; look for sleepers with
+    /// [`ring_if_waiting_for_published`](crate::bell::Bell::ring_if_waiting_for_published).
     #[inline]
     pub(crate) fn publish(self) {
         debug_assert_eq!(self.written, self.end, "a record is published whole");
+        let Producer { data, tail, .. } = &*self.ring;
+        // There is room for it: `room` counted it in.
+        data.clear_word(self.ring.place(self.next));
+        // Its Release pairs with the Acquire in `Consumer::front`: bytes and the empty label
+        // first, then this one.
+        publish(data.word(self.ring.place(*tail)), label(*tail, self.len));
         self.ring.tail = self.next;
-        // Release pairs with the Acquire in `Consumer::front`: bytes first, then the position.
-        self.ring.control.tail.store(self.next, Ordering::Release);
     }
 }
 
@@ -212,10 +234,8 @@ pub struct Consumer {
     capacity: u64,
     /// Ours alone: the word in shared memory is only written from it.
     head: u64,
-    /// The last tail that was seen and found sound.
-    tail_seen: u64,
     /// Length of the record at `head`, once it has been read and found sound. It is kept here
-    /// because the word in the ring could change after the check.
+    /// because the label in the ring could change after the check.
     front: Option<usize>,
 }
 
@@ -227,7 +247,6 @@ impl Consumer {
             data,
             capacity,
             head: 0,
-            tail_seen: 0,
             front: None,
         }
     }
@@ -249,21 +268,18 @@ impl Consumer {
         if self.front.is_some() {
             return Ok(self.front);
         }
-        if self.tail_seen == self.head {
-            // Acquire pairs with the Release in `Record::publish`.
-            let tail = self.control.tail.load(Ordering::Acquire);
-            let most = self.head + self.capacity;
-            self.tail_seen = check_position("ring tail", tail, self.tail_seen, most)?;
-            if self.tail_seen == self.head {
-                return Ok(None);
-            }
+        // Acquire pairs with the Release in `Record::publish`.
+        let found = self
+            .data
+            .word(self.place(self.head))
+            .load(Ordering::Acquire);
+        if found == 0 {
+            return Ok(None);
         }
-        let mut len = [0; PREFIX];
-        self.data.copy_out(self.place(self.head), &mut len);
-        let len = u32::from_ne_bytes(len);
-        let most = self.tail_seen - self.head - PREFIX as u64;
-        Corrupt::check("record length", len.into(), 0, most)?;
-        self.front = Some(len as usize);
+        let least = stamp(self.head);
+        let most = least | longest(self.capacity) as u64;
+        let label = Corrupt::check("record label", found, least, most)?;
+        self.front = Some((label - least) as usize);
         Ok(self.front)
     }
 
@@ -293,8 +309,8 @@ impl Consumer {
     pub(crate) fn pop_front(&mut self) {
         let len = self.front.take().expect("only a record that was looked at");
         self.head += footprint(len);
-        // Release pairs with the Acquire in `Producer::room`: our copies first, then the room.
-        self.control.head.store(self.head, Ordering::Release);
+        // Its Release pairs with the Acquire in `Producer::room`: our copies first, then the room.
+        publish(&self.control.head, self.head);
     }
 
     /// Where `len` bytes of the front record begin, and how many come before the wrap.
@@ -304,7 +320,7 @@ impl Consumer {
             from <= whole && len <= whole - from,
             "bytes {from}+{len} lie outside a record of {whole}"
         );
-        let at = self.place(self.head + (PREFIX + from) as u64);
+        let at = self.place(self.head + (LABEL + from) as u64);
         (at, len.min(self.data.len() - at))
     }
 
@@ -327,3 +343,6 @@ fn check_position(word: &'static str, found: u64, least: u64, most: u64) -> Resu
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,6 +38,11 @@ impl Config {
         Ok(Config { launch, settings: settings(environment)? })
     }
 
+    /// Only the settings: timeout, transport, encryption, interfaces.
+    pub fn settings_from_env() -> Result<Settings, Error> {
+        settings(&Environment::current())
+    }
+
     /// A world of one, whatever the environment says.
     pub fn solo() -> Config {
         let nothing = Environment::from_variables::<String, String>([]);

@@ -1,9 +1,9 @@
 //! A process's place in its job, as users hold it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Job, Lane, Role, Topology};
-use syncline_transport::Link;
+use syncline_transport::{Link, LinkError};
 
 use crate::{Config, Error};
 
@@ -125,6 +125,11 @@ impl Session {
         Ok(self.job.link(peer, lane, deadline)?)
     }
 
+    /// Names the culprit when a frame of an operation of one's own, begun at `started`, failed on a link with `peer`.
+    pub fn link_failed(&self, operation: &str, peer: u32, started: Instant, error: &LinkError) -> Error {
+        self.job.link_failed(operation, peer, started, error).into()
+    }
+
     /// Leaves the job politely. Calls after it fail with `Closed`; a second shutdown does nothing.
     ///
     /// A process that the others need (rank 0 under launchers other than `syncline run`) stays until they have left.
@@ -135,6 +140,11 @@ impl Session {
     /// [`shutdown`](Session::shutdown) with a deadline of the caller's.
     pub fn shutdown_by(&self, deadline: Deadline) -> Result<(), Error> {
         Ok(self.job.leave(deadline)?)
+    }
+
+    /// Stays until every worker has left or died: what a dedicated server does.
+    pub fn stay_for_workers(&self, deadline: Deadline) -> Result<(), Error> {
+        Ok(self.job.stay_for_workers(deadline)?)
     }
 
     /// Tells the others that this process fails, and why, so that they hear it from itself.

@@ -51,16 +51,16 @@ fn median(mut samples: Vec<Duration>) -> f64 {
 fn round_trip((mut zero, mut one): (Link, Link)) -> f64 {
     const ROUNDS: usize = 20_000;
     let echo = thread::spawn(move || {
-        let mut buffer = [0; 64];
+        let (mut buffer, deadline) = ([0; 64], soon());
         for _ in 0..ROUNDS {
-            one.head(soon()).unwrap();
-            one.body_into(&mut buffer, soon()).unwrap();
+            one.head(deadline).unwrap();
+            one.body_into(&mut buffer, deadline).unwrap();
             one.send(
                 &OutFrame {
                     payload: &[&buffer],
                     ..OutFrame::new(Kind::DATA)
                 },
-                soon(),
+                deadline,
             )
             .unwrap();
         }

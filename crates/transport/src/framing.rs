@@ -7,7 +7,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::stats::LinkStats;
+use syncline_metrics::LinkStats;
 use syncline_wire::{FrameHeader, HEADER_LEN, Limits};
 
 use crate::link::{Head, Link, LinkInfo, OutFrame, RecvHalf, SendHalf, Severer};
@@ -85,9 +85,9 @@ pub(crate) fn link(
     inlet: impl Inlet,
     stamp: Stamp,
     info: LinkInfo,
+    stats: Arc<LinkStats>,
     wake: impl Fn() + Send + Sync + 'static,
 ) -> Link {
-    let stats = Arc::new(LinkStats::default());
     let severer = Severer::new(wake);
     let limits = Limits::default();
     let sender = FrameWriter {
@@ -174,7 +174,8 @@ impl<O: Outlet> SendHalf for FrameWriter<O> {
         {
             Ok(()) => {
                 let bytes = HEADER_LEN as u64 + u64::from(header.meta_len) + header.payload_len;
-                self.stats.sent(bytes);
+                self.stats.frames_sent.increment();
+                self.stats.bytes_sent.add(bytes);
                 Ok(())
             }
             Err(stopped) => Err(self.stop(stopped)),
@@ -229,8 +230,10 @@ impl<I: Inlet> RecvHalf for FrameReader<I> {
             .map_err(|error| self.stop(error, true))?;
         self.body_left = head.header.payload_len;
         let bytes = HEADER_LEN as u64 + u64::from(head.header.meta_len) + head.header.payload_len;
-        self.stats.received(bytes);
+        self.stats.frames_received.increment();
+        self.stats.bytes_received.add(bytes);
         if head.header.epoch != self.epoch {
+            self.stats.frames_refused.increment();
             return Err(LinkError::StaleEpoch {
                 theirs: head.header.epoch,
                 ours: self.epoch,
@@ -328,6 +331,9 @@ impl<I: Inlet> FrameReader<I> {
     fn stop(&mut self, error: LinkError, resumable: bool) -> LinkError {
         if self.severer.is_severed() {
             return LinkError::Severed;
+        }
+        if matches!(error, LinkError::Corrupt(_)) {
+            self.stats.frames_refused.increment();
         }
         let resumable = resumable && !self.inlet.is_broken();
         self.end = End::of(&error, resumable, "a frame could only be read in part");

@@ -8,6 +8,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use syncline_metrics::{Counter, LinkStats};
+
 use crate::framing::{ByteInlet, Bytes, Outlet, Stamp, Stopped, link};
 use crate::link::{Link, LinkInfo, TransportKind};
 use crate::{Deadline, LinkError};
@@ -38,16 +40,19 @@ pub fn pair_of([one, other]: [(u32, u32); 2]) -> (Link, Link) {
                 .filter_map(|queue| queue.upgrade())
                 .for_each(|queue| queue.close())
         };
+        let stats = Arc::new(LinkStats::new());
         let outlet = QueueOutlet {
+            stats: Arc::clone(&stats),
             queue: Arc::clone(out),
             spare: Vec::new(),
         };
         let inlet = Bytes::new(QueueInlet {
+            stats: Arc::clone(&stats),
             queue: Arc::clone(into),
             chunk: Vec::new(),
             taken: 0,
         });
-        link(outlet, inlet, Stamp { epoch, rank }, info, wake)
+        link(outlet, inlet, Stamp { epoch, rank }, info, stats, wake)
     };
     (
         end(one, other, &there, &back),
@@ -85,6 +90,7 @@ impl Queue {
     fn wait(
         &self,
         deadline: Deadline,
+        sleeps: &Counter,
         done: impl Fn(&State) -> bool,
     ) -> Result<MutexGuard<'_, State>, LinkError> {
         const LONGEST: Duration = Duration::from_secs(3600);
@@ -93,6 +99,7 @@ impl Queue {
             return Ok(state);
         }
         let since = Instant::now();
+        sleeps.increment();
         loop {
             let slice = deadline.slice(LONGEST);
             state = match self.changed.wait_timeout(state, slice) {
@@ -116,6 +123,7 @@ impl Queue {
 }
 
 struct QueueOutlet {
+    stats: Arc<LinkStats>,
     queue: Arc<Queue>,
     spare: Vec<u8>,
 }
@@ -123,9 +131,9 @@ struct QueueOutlet {
 impl QueueOutlet {
     /// Puts the filled spare chunk into the queue and takes an empty one.
     fn push(&mut self, deadline: Deadline) -> Result<(), LinkError> {
-        let mut state = self
-            .queue
-            .wait(deadline, |state| state.chunks.len() < CHUNKS)?;
+        let mut state = self.queue.wait(deadline, &self.stats.send_parks, |state| {
+            state.chunks.len() < CHUNKS
+        })?;
         if state.closed {
             return Err(LinkError::PeerGone {
                 detail: "it closed the link".to_owned(),
@@ -186,6 +194,7 @@ impl Drop for QueueOutlet {
 }
 
 struct QueueInlet {
+    stats: Arc<LinkStats>,
     queue: Arc<Queue>,
     chunk: Vec<u8>,
     taken: usize,
@@ -194,9 +203,9 @@ struct QueueInlet {
 impl ByteInlet for QueueInlet {
     fn read_some(&mut self, target: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
         if self.taken == self.chunk.len() {
-            let mut state = self
-                .queue
-                .wait(deadline, |state| !state.chunks.is_empty())?;
+            let mut state = self.queue.wait(deadline, &self.stats.parks, |state| {
+                !state.chunks.is_empty()
+            })?;
             let Some(chunk) = state.chunks.pop_front() else {
                 return Ok(0);
             };

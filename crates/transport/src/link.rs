@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::stats::LinkStats;
+use syncline_metrics::LinkStats;
 use syncline_wire::{Fingerprint, Flags, FrameHeader, Kind};
 
 use crate::{Deadline, LinkError};

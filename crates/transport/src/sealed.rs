@@ -11,6 +11,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use syncline_metrics::LinkStats;
+
 use crate::framing::{ByteInlet, Outlet, Stopped};
 use crate::noise::{Keys, MAX_SEALED, TAG};
 use crate::stream::{Socket, SocketOutlet, receive};
@@ -94,9 +96,13 @@ pub(crate) struct SealedOutlet {
 }
 
 impl SealedOutlet {
-    pub(crate) fn new(socket: Arc<Socket>, records: Outgoing) -> SealedOutlet {
+    pub(crate) fn new(
+        socket: Arc<Socket>,
+        records: Outgoing,
+        stats: Arc<LinkStats>,
+    ) -> SealedOutlet {
         SealedOutlet {
-            socket: SocketOutlet::new(socket),
+            socket: SocketOutlet::new(socket, stats),
             records,
             gathered: vec![0; RECORD].into_boxed_slice(),
             batch: vec![0; BATCH * (PREFIX + MAX_SEALED)].into_boxed_slice(),
@@ -170,6 +176,7 @@ impl Outlet for SealedOutlet {
 /// Opens records into the caller's memory where they fit, through a buffer where they do not.
 pub(crate) struct SealedInlet {
     socket: Arc<Socket>,
+    stats: Arc<LinkStats>,
     records: Incoming,
     // Ciphertext as it arrives.
     arrived: Box<[u8]>,
@@ -182,9 +189,14 @@ pub(crate) struct SealedInlet {
 }
 
 impl SealedInlet {
-    pub(crate) fn new(socket: Arc<Socket>, records: Incoming) -> SealedInlet {
+    pub(crate) fn new(
+        socket: Arc<Socket>,
+        records: Incoming,
+        stats: Arc<LinkStats>,
+    ) -> SealedInlet {
         SealedInlet {
             socket,
+            stats,
             records,
             arrived: vec![0; 2 * (PREFIX + MAX_SEALED)].into_boxed_slice(),
             start: 0,
@@ -219,7 +231,12 @@ impl SealedInlet {
                 self.arrived.copy_within(self.start..self.end, 0);
                 (self.start, self.end) = (0, have);
             }
-            match receive(&self.socket, &mut self.arrived[self.end..], deadline)? {
+            match receive(
+                &self.socket,
+                &mut self.arrived[self.end..],
+                deadline,
+                &self.stats,
+            )? {
                 0 if have == 0 => return Ok(None),
                 0 => {
                     return Err(LinkError::PeerGone {
@@ -260,5 +277,144 @@ impl ByteInlet for SealedInlet {
 
     fn pollable(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::JobKey;
+    use crate::noise::{Caller, admit};
+
+    fn soon() -> Deadline {
+        Deadline::after(Duration::from_secs(10))
+    }
+
+    /// Both sides of a handshake, before message number `next`.
+    fn sessions(next: u64) -> (Session, Session) {
+        let key = JobKey::from_token("t");
+        let (caller, greeting) = Caller::greet(&key, true);
+        let Ok(admitted) = admit(&key, &[0; 16], true, true, &greeting) else {
+            panic!("a member was refused")
+        };
+        let keys = caller.hear(&admitted.answer).unwrap().keys;
+        let session = |keys| Session {
+            keys,
+            sent: next,
+            received: next,
+        };
+        (session(keys), session(admitted.keys))
+    }
+
+    /// A sealing outlet, an opening inlet, and a man in the middle.
+    fn with_a_man_in_the_middle(next: u64) -> (SealedOutlet, UnixStream, UnixStream, SealedInlet) {
+        let (sender, receiver) = sessions(next);
+        let (from, middle_in) = UnixStream::pair().unwrap();
+        let (middle_out, to) = UnixStream::pair().unwrap();
+        let socket = |stream: UnixStream| Arc::new(Socket::new(stream.into()));
+        let stats = || Arc::new(LinkStats::new());
+        (
+            SealedOutlet::new(socket(from), sender.split().0, stats()),
+            middle_in,
+            middle_out,
+            SealedInlet::new(socket(to), receiver.split().1, stats()),
+        )
+    }
+
+    fn record(stream: &mut UnixStream) -> Vec<u8> {
+        let mut prefix = [0; PREFIX];
+        stream.read_exact(&mut prefix).unwrap();
+        let mut record = vec![0; usize::from(u16::from_le_bytes(prefix))];
+        stream.read_exact(&mut record).unwrap();
+        [&prefix[..], &record].concat()
+    }
+
+    #[test]
+    fn what_travels_is_neither_readable_nor_changeable() {
+        let (mut out, mut caught, mut onward, mut into) = with_a_man_in_the_middle(0);
+        out.write_all(b"head", b"", &[b"a secret"], soon()).unwrap();
+        let mut sealed = record(&mut caught);
+        assert!(!sealed.windows(6).any(|window| window == b"secret"));
+        onward.write_all(&sealed).unwrap();
+        let mut opened = [0; 100];
+        assert_eq!(into.read_some(&mut opened, soon()).unwrap(), 12);
+        assert_eq!(&opened[..12], b"heada secret");
+
+        out.write_all(b"next", b"", &[], soon()).unwrap();
+        sealed = record(&mut caught);
+        sealed[PREFIX] ^= 1;
+        onward.write_all(&sealed).unwrap();
+        let error = into.read_some(&mut opened, soon()).unwrap_err();
+        assert!(
+            matches!(error, LinkError::Tampered { record: 1 }),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn a_repeated_or_missing_record_is_noticed() {
+        for lose in [false, true] {
+            let (mut out, mut caught, mut onward, mut into) = with_a_man_in_the_middle(0);
+            out.write_all(b"one", b"", &[], soon()).unwrap();
+            out.write_all(b"two", b"", &[], soon()).unwrap();
+            let (one, two) = (record(&mut caught), record(&mut caught));
+            let replayed = if lose {
+                [two.clone(), two]
+            } else {
+                [one.clone(), one]
+            };
+            onward.write_all(&replayed.concat()).unwrap();
+            let mut opened = [0; 100];
+            let seen = [(); 2].map(|()| into.read_some(&mut opened, soon()));
+            assert!(
+                seen.iter()
+                    .any(|read| matches!(read, Err(LinkError::Tampered { .. }))),
+                "{seen:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_impossible_length_is_refused_at_once() {
+        let (_out, _caught, mut onward, mut into) = with_a_man_in_the_middle(0);
+        onward.write_all(&[15, 0]).unwrap();
+        let error = into.read_some(&mut [0; 10], soon()).unwrap_err();
+        assert!(matches!(error, LinkError::Tampered { record: 0 }));
+    }
+
+    #[test]
+    fn both_sides_change_keys_at_the_same_record() {
+        let (mut out, mut caught, mut onward, mut into) = with_a_man_in_the_middle(KEY_LIFE - 2);
+        for index in 0..5u8 {
+            out.write_all(&[index], b"", &[], soon()).unwrap();
+            onward.write_all(&record(&mut caught)).unwrap();
+            let mut opened = [9; 1];
+            assert_eq!(into.read_some(&mut opened, soon()).unwrap(), 1);
+            assert_eq!(opened, [index]);
+        }
+    }
+
+    #[test]
+    fn a_frame_that_never_left_does_not_use_up_its_numbers() {
+        let (mut out, mut caught, _onward, _into) = with_a_man_in_the_middle(0);
+        let full = vec![0; 1 << 20];
+        // Fill the socket from behind the outlet's back, so that not one byte of a record fits.
+        let filler = Arc::clone(&out.socket.socket);
+        while rustix::net::send(&*filler, &full, rustix::net::SendFlags::DONTWAIT).is_ok() {}
+        let now = Deadline::after(Duration::ZERO);
+        let stopped = out.write_all(b"x", b"", &[], now).unwrap_err();
+        assert!(!stopped.half_written);
+        assert_eq!(out.records.next, 0);
+        caught.set_nonblocking(true).unwrap();
+        while caught
+            .read(&mut vec![0; 1 << 20])
+            .is_ok_and(|read| read > 0)
+        {}
+        out.write_all(b"x", b"", &[], soon()).unwrap();
+        assert_eq!(out.records.next, 1);
     }
 }

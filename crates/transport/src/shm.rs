@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
+use syncline_metrics::{Counter, LinkStats};
 use syncline_shm::duplex::{self, Duplex, DuplexError, OpenError};
 use syncline_shm::segment::SegmentError;
 use syncline_wire::{FrameHeader, HEADER_LEN, Limits, WireError};
@@ -101,11 +102,14 @@ pub(crate) fn build(probe: Option<OwnedFd>, duplex: Duplex, peer: String, stamp:
         }
     };
     let (outlet, inlet) = duplex.split();
+    let stats = Arc::new(LinkStats::new());
     let outlet = DuplexOutlet {
+        stats: Arc::clone(&stats),
         duplex: outlet,
         probe: Arc::clone(&probe),
     };
     let inlet = DuplexInlet {
+        stats: Arc::clone(&stats),
         duplex: inlet,
         probe,
         head: Vec::new(),
@@ -117,7 +121,7 @@ pub(crate) fn build(probe: Option<OwnedFd>, duplex: Duplex, peer: String, stamp:
         peer,
         encrypted: false,
     };
-    link(outlet, inlet, stamp, info, wake)
+    link(outlet, inlet, stamp, info, stats, wake)
 }
 
 /// The socket that ends when the neighbour does.
@@ -152,20 +156,23 @@ struct Watch<'a> {
     probe: &'a Probe,
     ends: PollFlags,
     since: Cell<Option<Instant>>,
+    sleeps: &'a Counter,
 }
 
 impl<'a> Watch<'a> {
-    fn new(probe: &'a Probe, ends: PollFlags) -> Watch<'a> {
+    fn new(probe: &'a Probe, ends: PollFlags, sleeps: &'a Counter) -> Watch<'a> {
         Watch {
             probe,
             ends,
             since: Cell::new(None),
+            sleeps,
         }
     }
 
     fn still_there(&self) -> bool {
         if self.since.get().is_none() {
             self.since.set(Some(Instant::now()));
+            self.sleeps.increment();
         }
         self.probe.none_of(self.ends)
     }
@@ -205,6 +212,7 @@ fn fault(error: DuplexError, waited: Duration) -> LinkError {
 }
 
 struct DuplexOutlet {
+    stats: Arc<LinkStats>,
     duplex: duplex::Outlet,
     probe: Arc<Probe>,
 }
@@ -217,7 +225,7 @@ impl Outlet for DuplexOutlet {
         payload: &[&[u8]],
         deadline: Deadline,
     ) -> Result<(), Stopped> {
-        let watch = Watch::new(&self.probe, PollFlags::HUP);
+        let watch = Watch::new(&self.probe, PollFlags::HUP, &self.stats.send_parks);
         let sent = self
             .duplex
             .send(&[header, meta], payload, deadline, &|| watch.still_there());
@@ -234,6 +242,7 @@ impl Outlet for DuplexOutlet {
 }
 
 struct DuplexInlet {
+    stats: Arc<LinkStats>,
     duplex: duplex::Inlet,
     probe: Arc<Probe>,
     head: Vec<u8>,
@@ -249,7 +258,7 @@ impl DuplexInlet {
 impl Inlet for DuplexInlet {
     fn next_head(&mut self, limits: &Limits, deadline: Deadline) -> Result<Head, LinkError> {
         (self.staged, self.given) = (Vec::new(), 0);
-        let watch = Watch::new(&self.probe, DuplexInlet::ENDS);
+        let watch = Watch::new(&self.probe, DuplexInlet::ENDS, &self.stats.parks);
         let received = self
             .duplex
             .recv_head(&mut self.head, deadline, &|| watch.still_there());
@@ -287,7 +296,7 @@ impl Inlet for DuplexInlet {
         deadline: Deadline,
     ) -> Result<usize, LinkError> {
         if self.staged.is_empty() {
-            let watch = Watch::new(&self.probe, DuplexInlet::ENDS);
+            let watch = Watch::new(&self.probe, DuplexInlet::ENDS, &self.stats.parks);
             let in_one_go = buffer.len() as u64 == left;
             if !in_one_go {
                 self.staged = zeroed(left)?;

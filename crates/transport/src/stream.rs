@@ -14,6 +14,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
 use rustix::process::{Pid, getpid};
 
+use syncline_metrics::{Counter, LinkStats};
+
 use crate::framing::{ByteInlet, Bytes, Outlet, Stamp, Stopped, link};
 use crate::link::{Link, LinkInfo};
 use crate::{Deadline, LinkError};
@@ -56,11 +58,13 @@ impl Drop for Socket {
 pub(crate) fn clear_link(fd: OwnedFd, stamp: Stamp, info: LinkInfo) -> Link {
     let socket = Arc::new(Socket::new(fd));
     let wake = waker(&socket);
+    let stats = Arc::new(LinkStats::new());
     link(
-        SocketOutlet::new(Arc::clone(&socket)),
-        Bytes::new(SocketInlet::new(socket)),
+        SocketOutlet::new(Arc::clone(&socket), Arc::clone(&stats)),
+        Bytes::new(SocketInlet::new(socket, Arc::clone(&stats))),
         stamp,
         info,
+        stats,
         wake,
     )
 }
@@ -75,17 +79,27 @@ pub(crate) fn waker(socket: &Arc<Socket>) -> impl Fn() + Send + Sync + 'static {
     }
 }
 
-/// One call's patience: remembers when the waiting began, for the error.
-pub(crate) struct Wait {
+/// One call's patience: remembers when the waiting began, for the error, and counts the sleeps.
+pub(crate) struct Wait<'a> {
     deadline: Deadline,
     since: Option<Instant>,
+    sleeps: Option<&'a Counter>,
 }
 
-impl Wait {
-    pub(crate) fn until(deadline: Deadline) -> Wait {
+impl<'a> Wait<'a> {
+    pub(crate) fn until(deadline: Deadline) -> Wait<'a> {
         Wait {
             deadline,
             since: None,
+            sleeps: None,
+        }
+    }
+
+    pub(crate) fn counted(deadline: Deadline, sleeps: &'a Counter) -> Wait<'a> {
+        Wait {
+            deadline,
+            since: None,
+            sleeps: Some(sleeps),
         }
     }
 
@@ -94,6 +108,7 @@ impl Wait {
     pub(crate) fn ready(&mut self, socket: impl AsFd, events: PollFlags) -> Result<(), LinkError> {
         const LONGEST: Duration = Duration::from_secs(3600);
         let since = *self.since.get_or_insert_with(Instant::now);
+        self.sleeps.inspect(|sleeps| sleeps.increment());
         loop {
             let slice = self.deadline.slice(LONGEST);
             let timeout = Timespec {
@@ -120,12 +135,13 @@ impl Wait {
 
 /// Writes to a socket what it borrows from the caller.
 pub(crate) struct SocketOutlet {
-    socket: Arc<Socket>,
+    pub(crate) socket: Arc<Socket>,
+    stats: Arc<LinkStats>,
 }
 
 impl SocketOutlet {
-    pub(crate) fn new(socket: Arc<Socket>) -> SocketOutlet {
-        SocketOutlet { socket }
+    pub(crate) fn new(socket: Arc<Socket>, stats: Arc<LinkStats>) -> SocketOutlet {
+        SocketOutlet { socket, stats }
     }
 }
 
@@ -145,7 +161,7 @@ impl Outlet for SocketOutlet {
             1 => meta,
             more => payload[more - 2],
         };
-        let mut wait = Wait::until(deadline);
+        let mut wait = Wait::counted(deadline, &self.stats.send_parks);
         let (mut index, mut offset, mut written) = (0, 0, 0usize);
         loop {
             let mut window = [IoSlice::new(&[]); WINDOW];
@@ -208,6 +224,7 @@ impl Drop for SocketOutlet {
 /// Reads from a socket, small things through a buffer.
 pub(crate) struct SocketInlet {
     socket: Arc<Socket>,
+    stats: Arc<LinkStats>,
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
@@ -218,9 +235,10 @@ const DIRECT: usize = 16 << 10;
 const BUFFER: usize = 64 << 10;
 
 impl SocketInlet {
-    pub(crate) fn new(socket: Arc<Socket>) -> SocketInlet {
+    pub(crate) fn new(socket: Arc<Socket>, stats: Arc<LinkStats>) -> SocketInlet {
         SocketInlet {
             socket,
+            stats,
             buffer: vec![0; BUFFER].into_boxed_slice(),
             start: 0,
             end: 0,
@@ -232,11 +250,11 @@ impl ByteInlet for SocketInlet {
     fn read_some(&mut self, target: &mut [u8], deadline: Deadline) -> Result<usize, LinkError> {
         if self.start == self.end {
             if target.len() >= DIRECT {
-                return receive(&self.socket, target, deadline);
+                return receive(&self.socket, target, deadline, &self.stats);
             }
             self.start = 0;
             self.end = 0; // stays so if the next line fails
-            self.end = receive(&self.socket, &mut self.buffer, deadline)?;
+            self.end = receive(&self.socket, &mut self.buffer, deadline, &self.stats)?;
         }
         let ready = &self.buffer[self.start..self.end];
         let taken = ready.len().min(target.len());
@@ -255,8 +273,9 @@ pub(crate) fn receive(
     socket: &Socket,
     buffer: &mut [u8],
     deadline: Deadline,
+    stats: &LinkStats,
 ) -> Result<usize, LinkError> {
-    let mut wait = Wait::until(deadline);
+    let mut wait = Wait::counted(deadline, &stats.parks);
     loop {
         match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
             Ok((read, _)) => return Ok(read),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
+use syncline_metrics::LinkStats;
 
 use crate::framing::{self, Bytes, Stamp};
 use crate::link::{Link, LinkInfo, TransportKind};
@@ -50,10 +51,11 @@ pub(crate) fn build(fd: OwnedFd, peer: String, stamp: Stamp, session: Option<Ses
         Some(session) => {
             let socket = Arc::new(Socket::new(fd));
             let wake = stream::waker(&socket);
+            let stats = Arc::new(LinkStats::new());
             let (outgoing, incoming) = session.split();
-            let outlet = SealedOutlet::new(Arc::clone(&socket), outgoing);
-            let inlet = Bytes::new(SealedInlet::new(socket, incoming));
-            framing::link(outlet, inlet, stamp, info, wake)
+            let outlet = SealedOutlet::new(Arc::clone(&socket), outgoing, Arc::clone(&stats));
+            let inlet = Bytes::new(SealedInlet::new(socket, incoming, Arc::clone(&stats)));
+            framing::link(outlet, inlet, stamp, info, stats, wake)
         }
     }
 }

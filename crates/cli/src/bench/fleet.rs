@@ -11,14 +11,14 @@ use syncline_cluster::coordinator::{Coordinator, Listen, Spec};
 use syncline_transport::JobKey;
 
 /// A job of `world` ranks of this program, whose standard output is collected.
-pub struct Fleet {
+pub(crate) struct Fleet {
     coordinator: Coordinator,
     children: Vec<Child>,
 }
 
 impl Fleet {
     /// Starts `world` processes with `arguments` and `variables` beside the job's own.
-    pub fn start(world: u32, arguments: &[String], variables: &[(&str, String)]) -> Result<Fleet, String> {
+    pub(crate) fn start(world: u32, arguments: &[String], variables: &[(&str, String)]) -> Result<Fleet, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let token = Token::random().map_err(|error| error.to_string())?;
         let mut job = [0; 16];
@@ -50,7 +50,7 @@ impl Fleet {
     }
 
     /// Waits for all and returns the lines each rank printed. A failed rank is an error, after all have ended.
-    pub fn finish(mut self) -> Result<Vec<Vec<String>>, String> {
+    pub(crate) fn finish(mut self) -> Result<Vec<Vec<String>>, String> {
         let mut readers = Vec::new();
         for child in &mut self.children {
             let pipe = child.stdout.take().expect("standard output is piped");

@@ -15,7 +15,7 @@ use clap::Subcommand;
 
 /// What can be measured.
 #[derive(Debug, Subcommand)]
-pub enum Bench {
+pub(crate) enum Bench {
     /// Latency and bandwidth of every transport, beside memory copies and raw sockets
     Link(link::Options),
     /// One workload of the peers' harness: `syncline bench pb w4 n=2 what=barrier secs=1`
@@ -24,7 +24,7 @@ pub enum Bench {
 
 /// One process of a measurement, started by [`fleet`]; hidden from users.
 #[derive(Debug, Subcommand)]
-pub enum BenchRank {
+pub(crate) enum BenchRank {
     /// A rank of `bench link`
     Link(link::RankOptions),
     /// A rank of `bench pb`
@@ -32,7 +32,7 @@ pub enum BenchRank {
 }
 
 /// Runs a measurement and prints its table.
-pub fn run(bench: Bench) -> ExitCode {
+pub(crate) fn run(bench: Bench) -> ExitCode {
     let result = match bench {
         Bench::Link(options) => link::run(&options),
         Bench::Pb(options) => pb::run(&options),
@@ -41,7 +41,7 @@ pub fn run(bench: Bench) -> ExitCode {
 }
 
 /// Runs one process of a measurement.
-pub fn run_rank(rank: BenchRank) -> ExitCode {
+pub(crate) fn run_rank(rank: BenchRank) -> ExitCode {
     let result = match rank {
         BenchRank::Link(options) => link::run_rank(&options),
         BenchRank::Pb(options) => pb::run_rank(&options),

@@ -4,13 +4,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use syncline::{Config, Session};
+use syncline_transport::Link;
 
 use super::fleet::Fleet;
 use super::samples::Samples;
 
 /// `w4 n=2 what=barrier secs=1`
 #[derive(Debug, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Which workload: w4 (barrier) or w6 (start); the others follow with the parts they measure
     workload: String,
     /// key=value: n, size, secs, what, p, c, where
@@ -19,12 +20,12 @@ pub struct Options {
 
 /// The same, for one process.
 #[derive(Debug, Args)]
-pub struct RankOptions {
+pub(crate) struct RankOptions {
     workload: String,
     secs: f64,
 }
 
-pub fn run(options: &Options) -> Result<(), String> {
+pub(crate) fn run(options: &Options) -> Result<(), String> {
     let setting = |name: &str| options.settings.iter().find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
     let number = |name: &str, default: f64| -> Result<f64, String> {
         setting(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is no number")))
@@ -45,7 +46,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-pub fn run_rank(options: &RankOptions) -> Result<(), String> {
+pub(crate) fn run_rank(options: &RankOptions) -> Result<(), String> {
     let session = Config::from_env().and_then(Session::open).map_err(|error| error.to_string())?;
     let measured = match options.workload.as_str() {
         "w4barrier" => barrier(&session, options.secs),
@@ -65,7 +66,7 @@ fn barrier(session: &Session, secs: f64) -> Result<(), syncline::Error> {
     }
     // Ranks see slightly different speeds; a power of two makes them agree, and a last barrier keeps stragglers in step.
     let each = look.elapsed().as_secs_f64() / f64::from(LOOK);
-    let rounds = agree(session, ((secs / each) as u64).clamp(LOOK.into(), 2_000_000))?;
+    let (rounds, _links) = agree(session, ((secs / each) as u64).clamp(LOOK.into(), 2_000_000))?;
     let mut samples = Samples::with_room(rounds as usize);
     session.barrier()?;
     let start = Instant::now();
@@ -81,23 +82,25 @@ fn barrier(session: &Session, secs: f64) -> Result<(), syncline::Error> {
 }
 
 /// Rank 0's number, known to all: it passes it over links.
-fn agree(session: &Session, mine: u64) -> Result<u64, syncline::Error> {
+fn agree(session: &Session, mine: u64) -> Result<(u64, Vec<Link>), syncline::Error> {
     use syncline::{Deadline, Lane};
     use syncline_transport::OutFrame;
     use syncline_wire::Kind;
     let deadline = Deadline::after(Duration::from_secs(30));
-    let broken = |error: syncline_transport::LinkError| session.explain("agreeing on the number of rounds", 0, &error);
+    let started = Instant::now();
+    let broken = |error: syncline_transport::LinkError| session.link_failed("agreeing on the number of rounds", 0, started, &error);
     if session.rank() != 0 {
         let mut link = session.link(0, Lane::BENCH, deadline)?;
-        return Ok(link.head(deadline).map_err(broken)?.header.sequence);
+        let theirs = link.head(deadline).map_err(broken)?.header.sequence;
+        return Ok((theirs, vec![link]));
     }
+    let mut links = Vec::new();
     for peer in 1..session.size() {
         let mut link = session.link(peer, Lane::BENCH, deadline)?;
         link.send(&OutFrame { sequence: mine, ..OutFrame::new(Kind::DATA) }, deadline).map_err(broken)?;
-        // Keep the link open until the other side has read: it says so by its next barrier.
-        session.keep(link);
+        links.push(link); // Open until the other side has read, which its next barrier tells.
     }
-    Ok(mine)
+    Ok((mine, links))
 }
 
 fn start(session: &Session) -> Result<(), syncline::Error> {

@@ -4,32 +4,32 @@ use std::time::Duration;
 
 /// Times of single operations.
 #[derive(Debug, Default)]
-pub struct Samples {
+pub(crate) struct Samples {
     nanos: Vec<u64>,
     sorted: bool,
 }
 
 impl Samples {
     /// Room for `count` operations, touched ahead so that growing does not disturb them.
-    pub fn with_room(count: usize) -> Self {
+    pub(crate) fn with_room(count: usize) -> Self {
         let mut nanos = vec![0; count];
         nanos.clear();
         Samples { nanos, sorted: false }
     }
 
     /// Notes one operation.
-    pub fn push(&mut self, time: Duration) {
+    pub(crate) fn push(&mut self, time: Duration) {
         self.nanos.push(time.as_nanos() as u64);
         self.sorted = false;
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.nanos.len()
     }
 
     /// The time that a fraction `q` of the operations did not exceed, in seconds; zero without operations.
-    pub fn quantile(&mut self, q: f64) -> f64 {
+    pub(crate) fn quantile(&mut self, q: f64) -> f64 {
         if self.nanos.is_empty() {
             return 0.0;
         }

@@ -18,7 +18,7 @@ use super::guard::Guard;
 use super::job::Job;
 use super::ladder::Ladder;
 use super::leftovers::{Leftover, Manner, Marks};
-use super::meeting::{Guests, MeetingPoint, Role, open};
+use super::meeting::{Guests, MeetingPoint, Role};
 use super::output::{LastWords, LogDir, Output};
 use super::signals::{Request, Signals};
 use super::verdict::{Ended, Fate, Verdict, shown_duration, summary};
@@ -49,7 +49,7 @@ pub(super) enum Outcome {
 
 struct Attempt<'a> {
     launcher: &'a mut Launcher,
-    meeting: Box<dyn MeetingPoint>,
+    meeting: MeetingPoint,
     ranks: Vec<Rank>,
     ladder: Ladder,
     first_failure: Option<u32>,
@@ -62,7 +62,7 @@ struct Attempt<'a> {
 /// Fails only when the launcher itself cannot go on; then, too, nothing of the attempt is left.
 pub(super) fn conduct(job: &Job, epoch: u32, launcher: &mut Launcher) -> io::Result<Outcome> {
     let guests = Guests { job: &job.id, roles: &job.roles, token: &job.token, timeout: job.timeout, epoch };
-    let meeting = open(&guests)?;
+    let meeting = MeetingPoint::open(&guests)?;
     let mut attempt = Attempt {
         launcher,
         meeting,
@@ -222,7 +222,6 @@ impl Attempt<'_> {
         let fates: Vec<Fate> = self.ranks.iter().filter_map(|rank| rank.fate().cloned()).collect();
         self.ranks.into_iter().for_each(Rank::reap);
         self.launcher.guard.forget_groups();
-        self.meeting.close();
         if let Some(failed) = self.first_failure {
             let (mut first, followers): (Vec<Fate>, Vec<Fate>) = fates.into_iter().partition(|fate| fate.rank == failed);
             let said = last_words.iter().position(|(rank, _)| *rank == failed);

@@ -22,6 +22,7 @@ use rustix::process::{
     waitid,
 };
 
+use super::leftovers::process_number;
 use super::meeting::Role;
 use super::verdict::{Ended, Fate};
 
@@ -145,7 +146,7 @@ pub(super) fn this_program(name: &str) -> Command {
 
 /// Ties this process to its parent, then becomes the command in `words`: `PID WORD…`.
 pub(crate) fn become_child(mut words: impl Iterator<Item = OsString>) -> ExitCode {
-    let parent = words.next().and_then(|word| word.to_str()?.parse().ok()).and_then(Pid::from_raw);
+    let parent = words.next().and_then(|word| process_number(word.to_str()?));
     let (Some(parent), Some(program)) = (parent, words.next()) else {
         eprintln!("syncline: {CHILD_WORD} is for `syncline run` only");
         return ExitCode::from(125);

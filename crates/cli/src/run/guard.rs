@@ -21,7 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use super::child::{signal_group, this_program};
 use super::job::JOB_VARIABLE;
-use super::leftovers::{Manner, Marks};
+use super::leftovers::{Manner, Marks, process_number};
 
 /// First word of a command line that means: stand guard.
 pub(crate) const GUARD_WORD: &str = "__guard";
@@ -89,7 +89,7 @@ pub(crate) fn stand_guard() -> ExitCode {
         let Ok(line) = line else { break };
         match line.split_once(' ') {
             Some(("job", name)) => marks.job = name.to_owned(),
-            Some(("group", number)) => marks.groups.extend(number.parse().ok().and_then(Pid::from_raw)),
+            Some(("group", number)) => marks.groups.extend(process_number(number)),
             None if line == FORGET => marks.groups.clear(),
             None if line == FAREWELL => return ExitCode::SUCCESS,
             _ => {}

@@ -1,9 +1,11 @@
 //! Where the ranks of a job meet: the launcher hosts the coordinator, because it is there before the first rank and after the last.
-//!
-//! The launcher knows only this contract. [`open`] is the one place that chooses who fulfils it.
 
 use std::io;
 use std::time::Duration;
+
+use syncline_cluster::DownCause;
+use syncline_cluster::coordinator::{Coordinator, Listen, Spec};
+use syncline_transport::JobKey;
 
 use super::verdict::Ended;
 
@@ -17,7 +19,6 @@ pub(crate) enum Role {
 }
 
 /// Who will come to a meeting point.
-#[expect(dead_code, reason = "a coordinator needs all of it; the one below only its name")]
 pub(crate) struct Guests<'a> {
     /// The job's name: unique, not secret.
     pub(crate) job: &'a str,
@@ -31,32 +32,43 @@ pub(crate) struct Guests<'a> {
     pub(crate) epoch: u32,
 }
 
-/// A coordinator as the launcher sees it. It works on threads of its own: no call may block for long.
-pub(crate) trait MeetingPoint {
-    /// The value of `SYNCLINE_RENDEZVOUS`.
-    fn rendezvous(&self) -> String;
-    /// A rank is gone; the survivors should hear it now.
-    fn child_ended(&mut self, rank: u32, how: Ended);
-    /// All ranks are gone.
-    fn close(self: Box<Self>);
+/// The coordinator of one attempt of a job. It works on threads of its own: no call here blocks.
+pub(crate) struct MeetingPoint {
+    coordinator: Coordinator,
 }
 
-/// Opens the meeting point of one attempt of a job.
-pub(crate) fn open(guests: &Guests<'_>) -> io::Result<Box<dyn MeetingPoint>> {
-    Ok(Box::new(NameOnly { name: format!("unix:@syncline-{}-{}", guests.job, guests.epoch) }))
-}
-
-/// Gives the ranks a name to meet under and leaves the hosting to rank 0.
-struct NameOnly {
-    name: String,
-}
-
-impl MeetingPoint for NameOnly {
-    fn rendezvous(&self) -> String {
-        self.name.clone()
+impl MeetingPoint {
+    /// Opens it under an abstract name that ends with this process.
+    pub(crate) fn open(guests: &Guests<'_>) -> io::Result<MeetingPoint> {
+        let servers = guests.roles.iter().filter(|role| **role == Role::Server).count() as u32;
+        let workers = guests.roles.len() as u32 - servers;
+        let mut job = [0; 16];
+        getrandom::fill(&mut job).map_err(io::Error::other)?;
+        let timeout = match guests.timeout {
+            Some(timeout) => timeout,
+            None => syncline::Config::settings_from_env().map_err(io::Error::other)?.timeout,
+        };
+        let how_ranks_start = (0..workers + servers)
+            .map(|rank| format!("`syncline run` starts it with SYNCLINE_RANK={rank}; look for its lines in the output or in --log-dir"))
+            .collect();
+        let spec = Spec { workers, servers, epoch: guests.epoch, job, timeout, how_ranks_start };
+        let unix = Some(format!("syncline-{}-{}", guests.job, guests.epoch));
+        let listen = Listen { unix, ..Listen::default() };
+        let coordinator = Coordinator::host(spec, JobKey::from_token(guests.token), listen).map_err(io::Error::other)?;
+        Ok(MeetingPoint { coordinator })
     }
 
-    fn child_ended(&mut self, _rank: u32, _how: Ended) {}
+    /// The value of `SYNCLINE_RENDEZVOUS`.
+    pub(crate) fn rendezvous(&self) -> String {
+        self.coordinator.unix_address().to_string()
+    }
 
-    fn close(self: Box<Self>) {}
+    /// A rank is gone; the survivors hear it now. One that had left politely is not missed.
+    pub(crate) fn child_ended(&mut self, rank: u32, how: Ended) {
+        let cause = match how {
+            Ended::Code(code) => DownCause::Exited { code },
+            Ended::Signal(signal) => DownCause::Killed { signal },
+        };
+        self.coordinator.process_ended(rank, cause);
+    }
 }

@@ -16,20 +16,23 @@ Examples:
   syncline run -n 4 -- ./simulate -n 100        everything after the command belongs to the command
 
 What a rank finds in its environment:
-  SYNCLINE_RANK, SYNCLINE_WORLD_SIZE, SYNCLINE_LOCAL_RANK, SYNCLINE_RENDEZVOUS, SYNCLINE_TOKEN, SYNCLINE_EPOCH (restarts so
-  far), SYNCLINE_ROLE (with --servers), SYNCLINE_TIMEOUT (with --timeout), SYNCLINE_JOB, SYNCLINE_LAUNCHER=run.
-  SYNCLINE_TOKEN is made for each job unless it is already set here. Standard input is empty.
-  SYNCLINE_PYTHON chooses the interpreter of .py files and -m; else that of the active virtual environment; else python3.
+  SYNCLINE_RANK, SYNCLINE_WORLD_SIZE, SYNCLINE_LOCAL_RANK, SYNCLINE_RENDEZVOUS, SYNCLINE_TOKEN,
+  SYNCLINE_JOB, SYNCLINE_EPOCH (restarts so far), SYNCLINE_LAUNCHER=run;
+  SYNCLINE_ROLE with --servers, SYNCLINE_TIMEOUT with --timeout.
+  The token is made for each job unless SYNCLINE_TOKEN is already set. Standard input is empty.
+  SYNCLINE_PYTHON chooses the interpreter of .py files and -m; otherwise it is that of the active
+  virtual environment, otherwise python3.
 
 How it ends:
-  0 when every rank ended with 0; otherwise the code of the first rank that failed, or 128 + signal if a signal killed it.
-  130 after Ctrl-C, 143 after SIGTERM. 127: no such command, 126: it cannot be started, 125: the launcher itself failed.
-  When it returns, or is killed, no process of the job is left.";
+  When a rank fails, the others have --grace seconds to report it, then come SIGTERM and SIGKILL.
+  The first failure is repeated at the end. Ctrl-C is passed on; a second one kills at once.
+  When run returns, or is killed itself, no process of the job is left.
 
-/// Start a program several times on this host, as the ranks of one job
-///
-/// Each line of output is shown with its rank. When a rank fails, the others have a moment to report it, then they are stopped;
-/// the first failure is repeated at the end and its exit code returned.
+  Exit code: 0 when every rank ended with 0, otherwise that of the first rank that failed, or
+  128 + signal if a signal killed it; 130 after Ctrl-C, 143 after SIGTERM;
+  127 no such command, 126 it cannot be executed, 125 the launcher itself failed.";
+
+/// What the user asks for.
 #[derive(Args)]
 #[command(
     override_usage = "syncline run [-n N] [OPTIONS] COMMAND [ARGS]...\n       syncline run [-n N] [OPTIONS] -m MODULE [ARGS]...",
@@ -166,7 +169,6 @@ mod tests {
         for (words, expected) in [
             (&["-n", "0", "x"][..], "at least one worker"),
             (&["-np", "4", "x"], "mpirun"),
-            (&["--grace", "-1", "x"], "zero or more"),
             (&["--grace=-1", "x"], "zero or more"),
             (&["--sevrers", "2", "x"], "--servers"),
             (&[], "COMMAND"),

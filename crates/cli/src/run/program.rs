@@ -44,12 +44,8 @@ impl Surroundings {
         if let Some(chosen) = &self.python {
             return chosen.clone();
         }
-        if let Some(own) = self.virtual_environment.as_ref().map(|dir| dir.join("bin/python")) {
-            if own.is_file() {
-                return own.into();
-            }
-        }
-        "python3".into()
+        let own = self.virtual_environment.as_ref().map(|dir| dir.join("bin/python"));
+        own.filter(|path| path.is_file()).map_or("python3".into(), OsString::from)
     }
 
     /// The file that the shell would run for `word`: the executable one, or the first that is there but may not be executed.

@@ -159,6 +159,7 @@ fn shown_ranks(sorted: &[u32]) -> String {
 pub(super) fn shown_duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
+        ..120.0 if time.subsec_nanos() == 0 => format!("{seconds} s"),
         ..0.095 => format!("{seconds:.2} s"),
         ..9.95 => format!("{seconds:.1} s"),
         ..120.0 => format!("{seconds:.0} s"),
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn durations_are_as_exact_as_a_reader_cares() {
-        let shown: Vec<String> = [0.034, 0.5, 9.94, 74.4, 185.0, 11_220.0].map(Duration::from_secs_f64).map(shown_duration).to_vec();
-        assert_eq!(shown, ["0.03 s", "0.5 s", "9.9 s", "74 s", "3 min 05 s", "3 h 07 min"]);
+        let shown: Vec<String> = [0.034, 0.5, 5.0, 9.94, 74.4, 185.0, 11_220.0].map(Duration::from_secs_f64).map(shown_duration).to_vec();
+        assert_eq!(shown, ["0.03 s", "0.5 s", "5 s", "9.9 s", "74 s", "3 min 05 s", "3 h 07 min"]);
     }
 }

@@ -43,6 +43,7 @@ fn read(environment: &Environment, role_name: &str) -> Result<Launch, BootstrapE
     let mut launch = Launch::new(Launcher::Dmlc, 0, world, because);
     launch.rank = None;
     launch.role = role;
+    launch.servers = servers;
     launch.hosts = if is_loopback(&host) { HostSpan::One } else { HostSpan::Unknown };
     launch.job = format!("{host}:{port} {workers}+{servers}");
     launch.meeting = Meeting::Tcp { host, port, spare_ports: Vec::new() };

@@ -15,6 +15,8 @@ pub struct Launch {
     pub rank: Option<u32>,
     /// How many ranks the job has. A coordinator-only process is not one of them.
     pub world: u32,
+    /// How many of them are servers only, where the launcher says it; those have the highest numbers.
+    pub servers: u32,
     /// This process's number among those of its host, where the launcher says it.
     pub local_rank: Option<u32>,
     /// How many ranks share this host, where the launcher says it.
@@ -96,6 +98,7 @@ impl Launch {
             launcher,
             rank: Some(rank),
             world,
+            servers: 0,
             local_rank: None,
             local_size: None,
             role: Role::Both,

@@ -336,7 +336,7 @@ impl Inlet {
 
     fn pop_record(&mut self) {
         self.ring.pop_front();
-        self.side.peer_bell.ring_if_waiting();
+        self.side.peer_bell.ring_if_waiting_for_published();
     }
 
     fn body_len(&self) -> u64 {

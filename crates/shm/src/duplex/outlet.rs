@@ -93,7 +93,7 @@ impl Outlet {
             }
         }
         record.publish();
-        self.side.peer_bell.ring_if_waiting();
+        self.side.peer_bell.ring_if_waiting_for_published();
 
         if preface.through_slots != 0 {
             self.broken = true; // until it has been sent to the end

@@ -482,12 +482,18 @@ pub(crate) fn everything_is_counted(pair: MakePair) {
     zero.send(&data(b"", &[]), soon()).unwrap();
     one.head(soon()).unwrap();
     one.head(soon()).unwrap();
-    assert_eq!((sent.frames_sent(), sent.bytes_sent()), (2, 64 + 5 + 64));
+    let (sent, received) = (sent.snapshot(), received.snapshot());
+    assert_eq!((sent.frames_sent, sent.bytes_sent), (2, 64 + 5 + 64));
     assert_eq!(
-        (received.frames_received(), received.bytes_received()),
+        (received.frames_received, received.bytes_received),
         (2, 64 + 5 + 64)
     );
-    assert_eq!((received.frames_sent(), sent.frames_received()), (0, 0));
+    assert_eq!((received.frames_sent, sent.frames_received), (0, 0));
+    one.head(Deadline::after(Duration::ZERO)).unwrap_err();
+    assert!(
+        one.stats().snapshot().parks >= 1,
+        "a wait in vain is a wait"
+    );
 }
 
 pub(crate) fn more_than_two_gigabytes_fit_in_a_frame(pair: MakePair) {

@@ -17,7 +17,7 @@ use crate::run::waiting::readable;
 
 const CHUNK: usize = 64 * 1024;
 /// A long line that pauses for this time lets others speak.
-const FLOOR_PAUSE: Duration = Duration::from_millis(100);
+const FLOOR_PAUSE: Duration = Duration::from_millis(300);
 
 pub(super) struct Pump {
     screen: Screen,
@@ -79,7 +79,7 @@ impl Pump {
         }
     }
 
-    /// Waits for an order or for one of the given streams, then reads once from each that speaks; false if none did.
+    /// Waits for an order or for one of the given streams, then reads once from each that speaks; false if it only waited.
     fn read_ready(&mut self, until: Option<Instant>, streams: Range<usize>) -> bool {
         let first = streams.start;
         let sources = self.streams[streams].iter().map(|stream| stream.source.as_fd());
@@ -90,7 +90,7 @@ impl Pump {
         for index in ended.into_iter().rev() {
             self.remove(index);
         }
-        !speaking.is_empty()
+        !ready.is_empty()
     }
 
     /// Reads a chunk; false at the end of the stream or at an error that will not pass.

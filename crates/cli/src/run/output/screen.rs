@@ -2,8 +2,10 @@
 //!
 //! A line that is not finished yet may stand on the screen (a prompt, a progress bar). It stays *open*: its rank continues
 //! it, anyone else first ends it. Where stdout and stderr lead to the same place they share that state.
-//! On a terminal, a carriage return brings the prefix back too, and a progress bar gives way to the line that follows it.
+//! On a terminal, a carriage return brings the prefix back too. A progress bar gives way to whoever speaks next, and stands
+//! there again when its rank goes on: so bars of several ranks share a line, and each leaves its last state behind.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -16,8 +18,11 @@ use super::prefix::Prefixes;
 /// Lines are collected up to this size, so that a flood does not cost a system call for each.
 const COLLECTED: usize = 64 * 1024;
 
+/// What is longer than any terminal is wide is no progress bar.
+const LONGEST_BAR: usize = 1024;
+
 /// Which of our two streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Target {
     Stdout,
     Stderr,
@@ -32,18 +37,22 @@ pub(super) struct Sink {
     reader_left: bool,
 }
 
+/// One of a rank's two voices.
+type Voice = (u32, Target);
+
 /// Who may continue the line at the end of a stream.
-#[derive(Clone, Copy)]
 struct OpenLine {
-    rank: u32,
-    target: Target,
-    is_progress: bool,
+    voice: Voice,
+    /// What stands there since the last carriage return, if there was one: the state of a progress bar.
+    bar: Option<Vec<u8>>,
 }
 
 pub(super) struct Screen {
     sinks: [Sink; 2],
     open: [Option<OpenLine>; 2],
     shared: bool,
+    /// Bars that gave way and may come back.
+    hidden_bars: HashMap<Voice, Vec<u8>>,
     prefixes: Prefixes,
     collected: Vec<u8>,
     collected_for: Target,
@@ -72,6 +81,7 @@ impl Screen {
             shared: stdout.place == stderr.place,
             sinks: [stdout, stderr],
             open: [None, None],
+            hidden_bars: HashMap::new(),
             prefixes,
             collected: Vec::new(),
             collected_for: Target::Stdout,
@@ -95,22 +105,33 @@ impl Screen {
     /// Shows what a rank said: any number of lines, the last of which may be unfinished.
     pub(super) fn show(&mut self, rank: u32, target: Target, prefix: &[u8], bytes: &[u8]) {
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.begin(rank, target, prefix);
+            let mut bar = self.begin((rank, target), prefix);
             self.put_line(target, prefix, line);
-            let is_progress = line.contains(&b'\r');
-            *self.open_line(target) = match line.ends_with(b"\n") {
-                true => None,
-                false => Some(OpenLine { rank, target, is_progress }),
-            };
+            if !line.ends_with(b"\n") {
+                match line.iter().rposition(|byte| *byte == b'\r') {
+                    Some(at) => bar = Some(line[at + 1..].to_vec()),
+                    None => bar.iter_mut().for_each(|bar| bar.extend_from_slice(line)),
+                }
+                let bar = bar.filter(|bar| bar.len() <= LONGEST_BAR);
+                *self.open_line(target) = Some(OpenLine { voice: (rank, target), bar });
+            }
         }
     }
 
     /// Ends the line that a rank left unfinished, because it will not go on.
     pub(super) fn end_line_of(&mut self, rank: u32, target: Target) {
-        if self.open_line(target).is_some_and(|open| (open.rank, open.target) == (rank, target)) {
-            self.put(target, b"\n");
+        let is_open = self.open_line(target).as_ref().is_some_and(|open| open.voice == (rank, target));
+        if is_open {
             *self.open_line(target) = None;
+        } else if let Some(bar) = self.hidden_bars.remove(&(rank, target)) {
+            let prefix = self.prefix(rank, target);
+            self.make_way(target);
+            self.put(target, &prefix);
+            self.put(target, &bar);
+        } else {
+            return;
         }
+        self.put(target, b"\n");
     }
 
     /// Shows lines of our own.
@@ -133,19 +154,28 @@ impl Screen {
         &mut self.open[if self.shared { 0 } else { target as usize }]
     }
 
-    fn begin(&mut self, rank: u32, target: Target, prefix: &[u8]) {
-        if self.open_line(target).is_some_and(|open| (open.rank, open.target) == (rank, target)) {
-            return;
+    /// Goes to where this voice may continue; returns the bar that stands there.
+    fn begin(&mut self, voice: Voice, prefix: &[u8]) -> Option<Vec<u8>> {
+        let (_, target) = voice;
+        if let Some(own) = self.open_line(target).take_if(|open| open.voice == voice) {
+            return own.bar;
         }
         self.make_way(target);
         self.put(target, prefix);
+        let bar = self.hidden_bars.remove(&voice);
+        self.put(target, bar.as_deref().unwrap_or_default());
+        bar
     }
 
     /// Ends whatever line is open where `target` is about to write.
     fn make_way(&mut self, target: Target) {
-        if let Some(open) = self.open_line(target).take() {
-            let is_bar = open.is_progress && self.is_terminal(open.target);
-            self.put(open.target, if is_bar { b"\r\x1b[K" } else { b"\n" });
+        let Some(OpenLine { voice, bar }) = self.open_line(target).take() else { return };
+        match bar.filter(|_| self.is_terminal(voice.1)) {
+            Some(bar) => {
+                self.put(voice.1, b"\r\x1b[K");
+                self.hidden_bars.insert(voice, bar);
+            }
+            None => self.put(voice.1, b"\n"),
         }
     }
 
@@ -245,7 +275,13 @@ mod tests {
     #[test]
     fn on_a_terminal_a_progress_bar_keeps_its_prefix_and_gives_way() {
         let bars = [(0, Stderr, "\r10%"), (0, Stderr, "\r20%"), (1, Stdout, "x\r\n"), (0, Stderr, "\r30%\n")];
-        assert_eq!(shown(true, true, &bars), "0: \r0: 10%\r0: 20%\r\x1b[K1: x\n0: \r0: 30%\n");
+        assert_eq!(shown(true, true, &bars), "0: \r0: 10%\r0: 20%\r\x1b[K1: x\n0: 20%\r0: 30%\n");
+    }
+
+    #[test]
+    fn each_of_several_progress_bars_leaves_its_last_state() {
+        let bars = [(0, Stderr, "\r99%"), (1, Stderr, "\r98%"), (0, Stderr, " done"), (1, Stderr, "\n"), (0, Stderr, "\n")];
+        assert_eq!(shown(true, true, &bars), "0: \r0: 99%\r\x1b[K1: \r1: 98%\r\x1b[K0: 99% done\r\x1b[K1: 98%\n0: 99% done\n");
     }
 
     #[test]

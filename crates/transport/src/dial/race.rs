@@ -1,12 +1,10 @@
-//! How to reach a door: several addresses tried at once, the first that proves to be the right one wins.
+//! All addresses of one call, tried at the same time.
 //!
 //! ```text
 //!   Resting ──▶ Connecting ──▶ Asking (greeting sent) ──▶ the right identity answers ──▶ hello ──▶ Connection
 //!      ▲             │             │                                                 the others are dropped
 //!      └── retry ────┴─────────────┴──▶ Lost (another protocol, version, token or member: trying again will not help)
 //! ```
-//! Only the winner hears the hello, so a door sees one visitor however many of its addresses were tried. An address that
-//! swallows everything costs a descriptor until the race is over and delays nobody.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -17,241 +15,22 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, connect, ipproto, recv, send, sendmsg, socket_with, sockopt,
+    SocketFlags, SocketType, connect, getpeername, getsockname, ipproto, recv, send, sendmsg,
+    socket_with, sockopt,
 };
 
-use crate::noise::{
-    ANSWER, Answered, Caller, GREETING, Identity, MAX_HELLO, PREAMBLE, TAG, Unanswered, VERSION,
-};
+use super::{DialConfig, DialError, DialFailure, Tried};
+use crate::door::visit::DESCRIPTOR_FOLLOWS;
+use crate::noise::{ANSWER, Answered, Caller, GREETING, MAX_HELLO, PREAMBLE, TAG};
 use crate::stream::Wait;
-use crate::visit::DESCRIPTOR_FOLLOWS;
-use crate::{Address, Connection, Deadline, JobKey, LinkError, TransportKind, tcp};
+use crate::{Address, Connection, Deadline, LinkError, TransportKind, tcp};
 
 /// The first and the longest pause between two attempts at one address.
 const SHORTEST_REST: Duration = Duration::from_millis(2);
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
-/// What a caller needs to know.
-#[derive(Clone, Debug)]
-pub struct DialConfig {
-    /// The job's key.
-    pub key: JobKey,
-    /// The member that is wanted; anyone who holds the token, if `None`.
-    pub expect_identity: Option<Identity>,
-    /// Whether TCP traffic must be sealed. The door may insist even if not.
-    pub encrypt: bool,
-}
-
-/// Connects to the door at `address`, proves the token, and says `hello`, handing over `fd` if there is one (Unix only).
-///
-/// One attempt; an error tells what happened to it.
-pub fn dial(
-    address: &Address,
-    config: &DialConfig,
-    hello: &[u8],
-    fd: Option<BorrowedFd<'_>>,
-    deadline: Deadline,
-) -> Result<Connection, DialError> {
-    dial_any(std::slice::from_ref(address), config, hello, fd, deadline)
-}
-
-/// As [`dial`], but tries again and again until the deadline, since the listener may not be there yet.
-///
-/// What cannot become better by waiting (another protocol, version, token or member) still fails at once.
-pub fn dial_until(
-    address: &Address,
-    config: &DialConfig,
-    hello: &[u8],
-    fd: Option<BorrowedFd<'_>>,
-    deadline: Deadline,
-) -> Result<Connection, DialError> {
-    dial_any_until(std::slice::from_ref(address), config, hello, fd, deadline)
-}
-
-/// Tries all addresses at once; the first that completes the handshake with the expected identity wins.
-pub fn dial_any(
-    addresses: &[Address],
-    config: &DialConfig,
-    hello: &[u8],
-    fd: Option<BorrowedFd<'_>>,
-    deadline: Deadline,
-) -> Result<Connection, DialError> {
-    Race::new(addresses, config, hello, fd, false)?.run(deadline)
-}
-
-/// As [`dial_any`], trying each address again and again until the deadline.
-pub fn dial_any_until(
-    addresses: &[Address],
-    config: &DialConfig,
-    hello: &[u8],
-    fd: Option<BorrowedFd<'_>>,
-    deadline: Deadline,
-) -> Result<Connection, DialError> {
-    Race::new(addresses, config, hello, fd, true)?.run(deadline)
-}
-
-/// Why nobody was reached.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DialError {
-    /// No address led to the wanted member.
-    #[error("no address answered within {waited:.1?}: {}", list(tried))]
-    Unreached {
-        /// Every address and its last failure.
-        tried: Vec<Tried>,
-        /// How long it was tried.
-        waited: Duration,
-    },
-    /// The interrupt function of the deadline said so.
-    #[error("interrupted while connecting")]
-    Interrupted,
-    /// The hello does not fit.
-    #[error("a hello has at most {MAX_HELLO} bytes, this one has {len}")]
-    HelloTooLong {
-        /// Its length.
-        len: usize,
-    },
-}
-
-impl DialError {
-    /// Whether an address was reached whose door does not accept this process's token (or has none).
-    pub fn is_about_the_token(&self) -> bool {
-        let about = |tried: &Tried| {
-            matches!(
-                tried.failure,
-                DialFailure::TokenRefused | DialFailure::Impostor
-            )
-        };
-        matches!(self, DialError::Unreached { tried, .. } if tried.iter().any(about))
-    }
-}
-
-fn list(tried: &[Tried]) -> String {
-    if tried.is_empty() {
-        return "there was no address to try".to_owned();
-    }
-    tried
-        .iter()
-        .map(Tried::to_string)
-        .collect::<Vec<_>>()
-        .join("; ")
-}
-
-/// What happened to one address.
-#[derive(Debug, thiserror::Error)]
-#[error("{address}: {failure}{}", if *attempts > 1 { format!(" ({attempts} attempts)") } else { String::new() })]
-pub struct Tried {
-    /// Where.
-    pub address: Address,
-    /// The last thing that went wrong there.
-    pub failure: DialFailure,
-    /// How often it was tried.
-    pub attempts: u32,
-}
-
-/// What can go wrong at one address.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DialFailure {
-    /// Nobody listens there.
-    #[error("nobody listens there")]
-    Refused,
-    /// The network does not lead there.
-    #[error("it cannot be reached ({0})")]
-    Unreachable(Errno),
-    /// Connecting got no answer: a wrong address, or a firewall that swallows packets.
-    #[error("no answer; is the address right, is the port open?")]
-    Silent,
-    /// It connected, but the door did not answer: its process may be stopped.
-    #[error("somebody listens but did not answer the greeting")]
-    Unanswered,
-    /// It hung up in the middle of the greeting.
-    #[error("it hung up during the greeting")]
-    HungUp,
-    /// Something else listens there.
-    #[error("what listens there does not speak Syncline's protocol")]
-    NotSyncline,
-    /// Another release.
-    #[error(
-        "it speaks protocol version {theirs}, this process speaks {ours}; install the same release everywhere"
-    )]
-    Version {
-        /// The door's version.
-        theirs: u16,
-        /// This process's version.
-        ours: u16,
-    },
-    /// The door belongs to a job with another token.
-    #[error("it refused this process's token; is SYNCLINE_TOKEN the same everywhere?")]
-    TokenRefused,
-    /// It answered without knowing the token.
-    #[error("it answered without proving that it holds this job's token")]
-    Impostor,
-    /// A member of the job, but not the wanted one.
-    #[error("another member of the job listens there")]
-    OtherMember {
-        /// Who was found.
-        found: Identity,
-    },
-    /// It refused for a reason that this release does not know.
-    #[error("it refused with status {status}")]
-    Unknown {
-        /// The number it gave.
-        status: u16,
-    },
-    /// A descriptor can only be passed to a neighbour.
-    #[error("a descriptor cannot travel over TCP")]
-    NoDescriptors,
-    /// The name is not one.
-    #[error("it is no valid address")]
-    BadAddress,
-    /// The operating system refused a call for another reason.
-    #[error("{0}")]
-    Os(Errno),
-}
-
-impl DialFailure {
-    /// Whether the same attempt may succeed later.
-    fn may_pass(&self) -> bool {
-        use DialFailure::{HungUp, Os, Refused, Silent, Unanswered, Unreachable};
-        matches!(
-            self,
-            Refused | Unreachable(_) | Silent | Unanswered | HungUp | Os(_)
-        )
-    }
-
-    fn from_errno(errno: Errno) -> DialFailure {
-        match errno {
-            Errno::CONNREFUSED => DialFailure::Refused,
-            Errno::TIMEDOUT => DialFailure::Silent,
-            Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN => DialFailure::HungUp,
-            Errno::HOSTUNREACH
-            | Errno::NETUNREACH
-            | Errno::NETDOWN
-            | Errno::HOSTDOWN
-            | Errno::ADDRNOTAVAIL => DialFailure::Unreachable(errno),
-            other => DialFailure::Os(other),
-        }
-    }
-}
-
-impl From<Unanswered> for DialFailure {
-    fn from(unanswered: Unanswered) -> DialFailure {
-        match unanswered {
-            Unanswered::NotSyncline => DialFailure::NotSyncline,
-            Unanswered::Version { theirs } => DialFailure::Version {
-                theirs,
-                ours: VERSION,
-            },
-            Unanswered::TokenRefused => DialFailure::TokenRefused,
-            Unanswered::Unknown { status } => DialFailure::Unknown { status },
-            Unanswered::Forged => DialFailure::Impostor,
-        }
-    }
-}
-
 /// All addresses of one call.
-struct Race<'a> {
+pub(super) struct Race<'a> {
     config: &'a DialConfig,
     hello: &'a [u8],
     fd: Option<BorrowedFd<'a>>,
@@ -269,23 +48,22 @@ struct Runner<'a> {
 }
 
 enum Running {
-    Resting {
-        until: Instant,
-    },
-    Connecting {
-        fd: OwnedFd,
-    },
-    Asking {
-        fd: OwnedFd,
-        caller: Caller,
-        answer: [u8; ANSWER],
-        got: usize,
-    },
+    Resting { until: Instant },
+    Connecting { fd: OwnedFd },
+    Asking(Box<Asking>),
     Lost,
 }
 
+/// A greeting was sent, and so much of the answer has arrived.
+struct Asking {
+    fd: OwnedFd,
+    caller: Caller,
+    answer: [u8; ANSWER],
+    got: usize,
+}
+
 impl<'a> Race<'a> {
-    fn new(
+    pub(super) fn new(
         addresses: &'a [Address],
         config: &'a DialConfig,
         hello: &'a [u8],
@@ -325,7 +103,7 @@ impl<'a> Race<'a> {
         })
     }
 
-    fn run(mut self, deadline: Deadline) -> Result<Connection, DialError> {
+    pub(super) fn run(mut self, deadline: Deadline) -> Result<Connection, DialError> {
         let began = Instant::now();
         loop {
             for index in 0..self.runners.len() {
@@ -360,7 +138,7 @@ impl<'a> Race<'a> {
                     slice = slice.min(until.saturating_duration_since(now))
                 }
                 Running::Connecting { fd } => watched.push(PollFd::new(fd, PollFlags::OUT)),
-                Running::Asking { fd, .. } => watched.push(PollFd::new(fd, PollFlags::IN)),
+                Running::Asking(asking) => watched.push(PollFd::new(&asking.fd, PollFlags::IN)),
                 Running::Lost => {}
             }
         }
@@ -389,13 +167,8 @@ impl<'a> Race<'a> {
                 runner.connect(self.config)
             }
             Running::Connecting { fd } => runner.connected(fd, self.config),
-            Running::Asking {
-                fd,
-                caller,
-                answer,
-                got,
-            } => match listen(fd, caller, answer, got) {
-                Ok(Heard::More(asking)) => Ok(asking),
+            Running::Asking(asking) => match asking.hear() {
+                Ok(Heard::More(asking)) => Ok(Running::Asking(asking)),
                 Ok(Heard::Answer(fd, answered)) => {
                     return self.finish(index, fd, *answered, deadline);
                 }
@@ -465,7 +238,7 @@ impl<'a> Race<'a> {
             address: runner.address.clone(),
             failure: match runner.state {
                 Running::Connecting { .. } => DialFailure::Silent,
-                Running::Asking { .. } => DialFailure::Unanswered,
+                Running::Asking(_) => DialFailure::Unanswered,
                 Running::Resting { .. } | Running::Lost => runner.failure,
             },
             attempts: runner.attempts,
@@ -528,7 +301,7 @@ impl Runner<'_> {
             Ok(Ok(())) => {}
             Ok(Err(errno)) | Err(errno) => return Err(DialFailure::from_errno(errno)),
         }
-        match rustix::net::getpeername(&fd) {
+        match getpeername(&fd) {
             Ok(Some(_)) => self.ask(fd, config),
             _ => Ok(Running::Connecting { fd }),
         }
@@ -544,12 +317,12 @@ impl Runner<'_> {
         }
         let (caller, greeting) = Caller::greet(&config.key, tcp && config.encrypt);
         match send(&fd, &greeting, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(GREETING) => Ok(Running::Asking {
+            Ok(GREETING) => Ok(Running::Asking(Box::new(Asking {
                 fd,
                 caller,
                 answer: [0; ANSWER],
                 got: 0,
-            }),
+            }))),
             Ok(_) => Err(DialFailure::HungUp),
             Err(errno) => Err(DialFailure::from_errno(errno)),
         }
@@ -558,45 +331,36 @@ impl Runner<'_> {
 
 /// A port of the ephemeral range can connect to itself when nobody listens: TCP calls that a simultaneous open.
 fn is_own_mirror(fd: &OwnedFd) -> bool {
-    match (rustix::net::getsockname(fd), rustix::net::getpeername(fd)) {
+    match (getsockname(fd), getpeername(fd)) {
         (Ok(own), Ok(Some(peer))) => own == peer,
         _ => false,
     }
 }
 
 enum Heard {
-    More(Running),
+    More(Box<Asking>),
     Answer(OwnedFd, Box<Answered>),
 }
 
-/// Reads what has arrived of an answer, never more than it has.
-fn listen(
-    fd: OwnedFd,
-    caller: Caller,
-    mut answer: [u8; ANSWER],
-    mut got: usize,
-) -> Result<Heard, DialFailure> {
-    loop {
-        match recv(&fd, &mut answer[got..], RecvFlags::DONTWAIT) {
-            Ok((0, _)) => return Err(DialFailure::HungUp),
-            Ok((read, _)) => got += read,
-            Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) => {
-                return Ok(Heard::More(Running::Asking {
-                    fd,
-                    caller,
-                    answer,
-                    got,
-                }));
+impl Asking {
+    /// Reads what has arrived of the answer, never more than it has.
+    fn hear(mut self: Box<Self>) -> Result<Heard, DialFailure> {
+        while self.got < ANSWER {
+            match recv(&self.fd, &mut self.answer[self.got..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(DialFailure::HungUp),
+                Ok((read, _)) => self.got += read,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(Heard::More(self)),
+                Err(errno) => return Err(DialFailure::from_errno(errno)),
             }
-            Err(errno) => return Err(DialFailure::from_errno(errno)),
+            if let Some(status) = self.answer[..self.got].first_chunk::<PREAMBLE>() {
+                Caller::status(status)?;
+            }
         }
-        if let Some(status) = answer[..got].first_chunk::<PREAMBLE>() {
-            Caller::status(status)?;
-        }
-        if got == ANSWER {
-            return Ok(Heard::Answer(fd, Box::new(caller.hear(&answer)?)));
-        }
+        let Asking {
+            fd, caller, answer, ..
+        } = *self;
+        Ok(Heard::Answer(fd, Box::new(caller.hear(&answer)?)))
     }
 }
 

@@ -7,7 +7,11 @@
 //!
 //! A door has no thread. Its owner calls [`Door::step`], or watches the door's descriptor among others and steps when it is readable.
 
-use std::collections::{BTreeMap, HashMap};
+mod event;
+mod listen;
+pub(crate) mod visit;
+
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::io::IoSliceMut;
@@ -27,10 +31,12 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-use crate::listen::{Listener, bind_tcp, bind_unix};
 use crate::noise::{Identity, Keys, Refusal};
-use crate::visit::{Host, Step, Visit};
 use crate::{Address, Connection, Deadline, JobKey, TransportKind, tcp};
+pub use event::DoorEvent;
+use event::Refused;
+use listen::{Listener, bind_tcp, bind_unix};
+use visit::{Host, Step, Visit};
 
 /// How many visitors may be undecided at a time.
 pub const WAITING_ROOM: usize = 128;
@@ -69,40 +75,6 @@ pub enum DoorError {
     /// The operating system gives no epoll, timer or event descriptor.
     #[error("cannot watch the listening sockets")]
     Watch(#[from] io::Error),
-}
-
-/// What happened at a door.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum DoorEvent {
-    /// A member came in.
-    Visitor {
-        /// The first thing it said.
-        hello: Vec<u8>,
-        /// The descriptor that it brought.
-        fd: Option<OwnedFd>,
-        /// Everything after the hello.
-        connection: Connection,
-    },
-    /// Somebody was sent away.
-    Refused {
-        /// The address it came from, without its port: what is counted together.
-        from: String,
-        /// Why.
-        why: Refusal,
-        /// How many were sent away from there so far, this one included.
-        count: u64,
-    },
-}
-
-impl DoorEvent {
-    /// Whether a log should mention it: the first refusal of each source and every hundredth after it.
-    pub fn is_worth_a_line(&self) -> bool {
-        match self {
-            DoorEvent::Visitor { .. } => true,
-            DoorEvent::Refused { count, .. } => *count == 1 || count.is_multiple_of(100),
-        }
-    }
 }
 
 /// Ends the current (or next) [`Door::step`] from another thread.
@@ -546,27 +518,4 @@ fn receive_descriptor(
         }
     }
     Ok(received.bytes)
-}
-
-/// Counts refusals by where they came from, without remembering more than a few hundred places.
-#[derive(Default)]
-struct Refused {
-    by_source: HashMap<String, u64>,
-}
-
-impl Refused {
-    const SOURCES: usize = 256;
-
-    fn note(&mut self, from: String, why: Refusal) -> DoorEvent {
-        if self.by_source.len() >= Refused::SOURCES && !self.by_source.contains_key(&from) {
-            self.by_source.clear(); // a flood from everywhere: begin to count anew
-        }
-        let count = self.by_source.entry(from.clone()).or_default();
-        *count += 1;
-        DoorEvent::Refused {
-            from,
-            why,
-            count: *count,
-        }
-    }
 }

@@ -308,6 +308,51 @@ mod tests {
     }
 
     #[test]
+    fn random_bytes_never_get_in_and_never_panic() {
+        let host = host();
+        let mut seed = 0x5eed_u64;
+        let mut random = move || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed
+        };
+        for round in 0..3000 {
+            let mut visit = Visit::new(round % 2 == 0, true);
+            let (_, greeting) = Caller::greet(&host.key, false);
+            let mut bytes: Vec<u8> = (0..300).map(|_| random() as u8).collect();
+            match round % 3 {
+                0 => {}
+                // A good greeting, then noise behind a length of every kind.
+                1 => bytes.splice(..0, greeting).for_each(drop),
+                // A greeting with one changed bit.
+                _ => {
+                    bytes.splice(..0, greeting).for_each(drop);
+                    bytes[random() as usize % GREETING] ^= 1 << (random() % 8);
+                }
+            }
+            let piece = 1 + random() as usize % 90;
+            let mut rest = &bytes[..];
+            let refused = loop {
+                if rest.is_empty() {
+                    break false; // a long hello that never comes is for the door's clock to end
+                }
+                let (given, later) = rest.split_at(piece.min(rest.len()).min(visit.wants()));
+                rest = later;
+                match visit.take(given, &host) {
+                    Step::Wait | Step::Answer(_) => {}
+                    Step::Refuse(..) => break true,
+                    Step::Done { .. } => panic!("round {round}: noise was let in"),
+                }
+            };
+            assert!(
+                refused || round % 3 == 1,
+                "round {round} is still undecided"
+            );
+        }
+    }
+
+    #[test]
     fn a_visitor_that_has_proven_nothing_is_small() {
         assert!(
             size_of::<Visit>() < 512,
