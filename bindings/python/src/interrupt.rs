@@ -9,6 +9,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use syncline::Deadline;
 
+use crate::log;
+
 thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
@@ -23,11 +25,23 @@ pub(crate) fn no_deadline() -> Deadline {
     Deadline::never().with_interrupt(signal_raised)
 }
 
+/// As long as it takes, when the interpreter is gone and a signal does what it does to any process.
+pub(crate) fn after_python() -> Deadline {
+    Deadline::never().with_interrupt(|| {
+        log::deliver_without_python();
+        false
+    })
+}
+
 /// Runs pending signal handlers; true when one of them raised (for Ctrl-C: `KeyboardInterrupt`).
 ///
 /// Only Python's main thread runs handlers, elsewhere this is always false.
 fn signal_raised() -> bool {
-    let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
+    let raised = Python::try_attach(|py| {
+        log::deliver(py); // a wait that takes long may have something to say
+        py.check_signals().err()
+    })
+    .flatten();
     let any = raised.is_some();
     if any {
         RAISED.set(raised);

@@ -155,10 +155,12 @@ pub(crate) fn end_with_process(status: i32) {
     let Ok(mut state) = JOB.try_lock() else { return };
     if let State::Open(session) = &*state {
         match status {
-            0 => drop(session.shutdown()),
+            // A failure to leave has nobody left to be raised to, and changes nothing for the others.
+            0 => drop(session.shutdown_by(interrupt::after_python())),
             _ => session.abort(&format!("exited with status {status}")),
         }
         *state = State::Idle { ended: true };
+        log::deliver_without_python();
     }
 }
 

@@ -4,7 +4,8 @@
 //! own never touch the interpreter: one that did could be caught in its end, and whoever joins that thread would hang.
 
 use std::collections::VecDeque;
-use std::fmt::{self, Write};
+use std::fmt::{self, Write as _};
+use std::io::{Write as _, stderr};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -50,12 +51,24 @@ pub(crate) fn deliver(py: Python<'_>) {
     if !ANY.load(Relaxed) {
         return;
     }
-    ANY.store(false, Relaxed);
-    let lines = std::mem::take(&mut *LINES.lock().unwrap_or_else(PoisonError::into_inner));
-    for (level, line) in lines {
+    for (level, line) in take_lines() {
         // A logging handler that raises must not change the outcome of the call that delivers.
         let _ = logger(py).and_then(|logger| logger.call_method1("log", (level, "%s", line)));
     }
+}
+
+/// Writes what is left to stderr once the interpreter is gone, as Python does with warnings that nobody handles.
+pub(crate) fn deliver_without_python() {
+    for (level, line) in take_lines() {
+        if level >= WARNING {
+            let _ = writeln!(stderr(), "{line}");
+        }
+    }
+}
+
+fn take_lines() -> VecDeque<(u8, String)> {
+    ANY.store(false, Relaxed);
+    std::mem::take(&mut *LINES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn logger(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {

@@ -113,11 +113,12 @@ class Stage:
 
 
 def environment(more: dict[str, str] | None = None) -> dict[str, str]:
-    """The environment of a fresh shell: no job, no launcher."""
+    """The environment of a fresh shell: no job, no launcher, and lines that are written whole."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS) and name not in TORCHRUN
     }
-    return {**kept, "PYTHONUNBUFFERED": "1", **(more or {})}
+    kept.pop("PYTHONUNBUFFERED", None)
+    return {**kept, **(more or {})}
 
 
 @pytest.fixture

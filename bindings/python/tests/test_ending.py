@@ -109,11 +109,11 @@ def test_a_failure_is_heard_although_threads_keep_the_program_alive(stage: Stage
 
 @pytest.mark.parametrize(("ending", "status"), [("pass", 0), ("raise ValueError", 1), ("sys.exit(5)", 5)])
 def test_a_daemon_thread_in_a_barrier_does_not_hold_up_the_end(stage: Stage, ending: str, status: int) -> None:
-    leaving, _ = stage.start_ranks(
+    _, leaving = stage.start_ranks(
         2,
         JOIN
         + f"""
-    if sl.rank() == 1:
+    if sl.rank() == 0:
         print("here", flush=True)
         time.sleep(1000)
     threading.Thread(target=sl.barrier, daemon=True).start()

@@ -64,15 +64,17 @@ def test_the_command_is_installed_and_python_dash_m_is_the_same() -> None:
     assert sl.__version__ in expected.stdout
 
 
-def test_the_log_goes_to_pythons_logging(stage: Stage) -> None:
-    program = """
+@pytest.mark.parametrize(("level", "lines"), [("INFO", 1), ("WARNING", 0)])
+def test_the_log_goes_to_pythons_logging(stage: Stage, level: str, lines: int) -> None:
+    ranks = stage.start_ranks(
+        2,
+        f"""
         import logging
-        logging.basicConfig(level={level}, format="%(name)s %(levelname)s %(message)s")
+        logging.basicConfig(level="{level}", format="%(name)s %(levelname)s %(message)s")
         import syncline as sl
-        with sl.init():
-            pass
-    """
-    told = stage.run(program.format(level="logging.INFO"))
-    assert re.search(r"^syncline INFO .*rank 0 of 1", told.err, re.MULTILINE), told
-    quiet = stage.run(program.format(level="logging.WARNING"))
-    assert quiet.err == "", quiet
+        sl.init()
+        """,
+    )
+    for number, rank in enumerate(ranks):
+        ended = rank.end()
+        assert len(re.findall(rf"^syncline INFO .*rank {number} of 2", ended.err, re.MULTILINE)) == lines, ended
