@@ -156,8 +156,7 @@ impl Job {
         let wanted = format!("SYNCLINE_RANK={rank}");
         let mut found = None;
         eventually("the rank starts", Duration::from_secs(10), || {
-            found =
-                processes_with(&self.marker).into_iter().find(|(_, environment)| environment.iter().any(|variable| *variable == wanted));
+            found = processes_with(&self.marker).into_iter().find(|(_, environment)| environment.contains(&wanted));
             found.is_some()
         });
         Pid::from_raw(found.expect("just found").0 as i32).expect("a pid")

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -147,8 +147,38 @@ impl Job {
     /// while all are running). Between hosts one rank per host exchanges ⌈log₂ hosts⌉ frames.
     pub fn barrier(&self, deadline: Deadline) -> Result<(), Error> {
         self.usable("barrier")?;
-        let mut barrier = self.barrier.lock().map_err(|_| Error::Closed { operation: "barrier".into() })?;
-        barrier.pass(&self.seat, deadline)
+        match self.barrier.try_lock() {
+            Ok(mut barrier) => barrier.pass(&self.seat, deadline),
+            Err(_) => self.barrier_after_another_thread(deadline),
+        }
+    }
+
+    /// Threads of one process pass one after the other. Waiting for the turn keeps the deadline and hears an interrupt.
+    #[cold]
+    fn barrier_after_another_thread(&self, deadline: Deadline) -> Result<(), Error> {
+        const LOOK: Duration = Duration::from_millis(1);
+        loop {
+            match self.barrier.try_lock() {
+                Ok(mut barrier) => return barrier.pass(&self.seat, deadline),
+                Err(TryLockError::Poisoned(_)) => return Err(Error::Closed { operation: "barrier".into() }),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            self.usable("barrier")?;
+            if deadline.interrupted() {
+                return Err(Error::Interrupted { operation: "barrier".into(), waited: deadline.waited() });
+            }
+            if deadline.expired() {
+                let detail = format!("another thread of this process is still in a barrier after {:.1} s", deadline.waited().as_secs_f64());
+                return Err(Error::Timeout {
+                    operation: "barrier".into(),
+                    missing: vec![self.seat.topology.who(self.seat.me)],
+                    detail: format!(": {detail}"),
+                    waited: deadline.waited(),
+                    hint: "each rank calls a barrier once".into(),
+                });
+            }
+            std::thread::park_timeout(deadline.slice(LOOK));
+        }
     }
 
     /// The link between this rank and `peer` on `lane`. Both ends must ask for it; each call makes a new one.
@@ -208,7 +238,12 @@ impl Job {
         let culprit = self.seat.fates.culprit(&everybody);
         if let Some(line) = &self.seat.control {
             let blame = culprit.map(|(rank, fate)| Blame { rank, silent: fate.silent });
-            let message = Control::Abort { blame, reason: reason.chars().take(1000).collect() };
+            let reason: String = reason.chars().take(1000).collect();
+            if let Some(coordinator) = &*self.coordinator.lock().expect("no panic while held") {
+                // It ends with this process, so it must have told the others before.
+                coordinator.member_aborted(self.seat.me, blame, reason.clone());
+            }
+            let message = Control::Abort { blame, reason };
             let mut sender = line.sender.lock().expect("no panic while held");
             let _ = send_control(sender.as_mut(), &message, Deadline::after(Duration::from_secs(1)));
         }
@@ -451,9 +486,17 @@ impl Seat {
     fn wait_until_over(&self, ranks: &[u32], operation: &str, deadline: Deadline) -> Result<(), Error> {
         const LOOK: Duration = Duration::from_millis(200);
         let started = Instant::now();
+        let mut warned = false;
         let mut held = self.news.0.lock().expect("no panic while held");
         loop {
-            let staying = || ranks.iter().copied().filter(|rank| !self.fates.is_over(*rank));
+            // A neighbour that has been frozen for a whole timeout will not say goodbye either.
+            let frozen = |rank: u32| self.silence(rank).is_some_and(|silence| silence > self.timeout);
+            let staying = || ranks.iter().copied().filter(|rank| !self.fates.is_over(*rank) && !frozen(*rank));
+            if !warned && started.elapsed() > self.timeout {
+                warned = true;
+                let names: Vec<_> = staying().map(|rank| self.topology.who(rank)).collect();
+                tracing::warn!("rank {} is done and waits for {} to leave, which still need it", self.me, crate::error::list(&names));
+            }
             if self.orphaned.load(Acquire) || staying().next().is_none() {
                 return Ok(());
             }

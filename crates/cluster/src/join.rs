@@ -35,7 +35,10 @@ const GRACE: Duration = Duration::from_secs(3);
 
 pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> Result<Job, Error> {
     let joined = match launch.meeting {
-        Meeting::Alone => Job::alone(settings.timeout),
+        Meeting::Alone => {
+            tracing::info!("a world of one; {}", launch.because.join(", "));
+            Job::alone(settings.timeout)
+        }
         _ => join_others(launch, settings, deadline),
     };
     if let (Err(_), Meeting::File { path }) = (&joined, &launch.meeting) {

@@ -167,6 +167,7 @@ pub(crate) fn dial(
         let trouble = match addresses(launch, met) {
             Ok(addresses) => match dial_any(&addresses, &config, &hello, None, deadline.within(Duration::from_secs(5))) {
                 Ok(connection) => return Ok(connection),
+                Err(DialError::Interrupted) => return Err(Error::Interrupted { operation: "start".into(), waited: started.elapsed() }),
                 Err(error) if error.is_about_the_token() => return Err(refused(launch, &error)),
                 Err(error) => error.to_string(),
             },

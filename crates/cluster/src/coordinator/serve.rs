@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use syncline_shm::wait::Deadline;
 use syncline_transport::{Address, Connection, Door, DoorConfig, DoorEvent, DoorWaker, JobKey, RecvHalf, SendHalf, Severer, TransportKind};
-use syncline_wire::message::{Control, DownCause, Hello, Purpose};
+use syncline_wire::message::{Blame, Control, DownCause, Hello, Purpose};
 
 use super::state::{Action, ConnectionId, Event, Spec, State};
 use crate::Error;
@@ -88,6 +88,12 @@ impl Coordinator {
     /// Reports that the launcher saw the process of `rank` end.
     pub fn process_ended(&self, rank: u32, cause: DownCause) {
         let _ = self.events.send(Input::Event(Event::ProcessEnded { rank, cause }));
+    }
+
+    /// Tells the others that the member which hosts this coordinator fails; returns before they have heard it, but
+    /// dropping the coordinator waits for that.
+    pub fn member_aborted(&self, rank: u32, blame: Option<Blame>, reason: String) {
+        let _ = self.events.send(Input::Event(Event::HostAborted { rank, blame, reason }));
     }
 
     /// Waits until everybody has left or died. True when so.

@@ -61,6 +61,15 @@ pub enum Event {
         /// How it ended.
         cause: DownCause,
     },
+    /// The member that hosts this coordinator fails, and the coordinator with it.
+    HostAborted {
+        /// The member.
+        rank: u32,
+        /// Who else is to blame, if anyone.
+        blame: Option<Blame>,
+        /// Why.
+        reason: String,
+    },
     /// Time passed.
     Tick,
 }
@@ -135,6 +144,7 @@ impl State {
             Event::Said { connection, local, message } => self.hear(connection, local, message, now),
             Event::Closed { connection, detail } => self.lose(connection, detail),
             Event::ProcessEnded { rank, cause } => self.process_ended(rank, cause),
+            Event::HostAborted { rank, blame, reason } => self.aborted(rank, blame, reason),
             Event::Tick => Vec::new(),
         };
         actions.extend(self.tick(now));
