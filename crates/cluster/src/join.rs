@@ -28,13 +28,16 @@ use crate::fate::Fates;
 use crate::job::{ControlLine, Job, Parts, Seat};
 use crate::settings::{Settings, TransportChoice};
 use crate::switchboard::Switchboard;
-use crate::{Error, Topology, Who, control_thread, meet, roster, watcher};
+use crate::{Error, Role, Topology, Who, control_thread, meet, roster, watcher};
 
 /// What a coordinator may need beyond a member's patience to say why the job did not start.
 const GRACE: Duration = Duration::from_secs(3);
 
 pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> Result<Job, Error> {
     let joined = match launch.meeting {
+        _ if launch.role == Role::Coordinator => Err(Error::Configuration {
+            detail: "this process is the scheduler of its job and no rank of it\nhint: start `syncline server` in its place, it coordinates the others".into(),
+        }),
         Meeting::Alone => {
             tracing::info!("a world of one; {}", launch.because.join(", "));
             Job::alone(settings.timeout)
@@ -46,6 +49,23 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
         file::remove_leftover(path, &launch.job, launch.epoch);
     }
     joined
+}
+
+/// Hosts the coordinator of a job without being one of its ranks, until everybody has left or died.
+///
+/// This is what a DMLC scheduler does. The wait has no deadline: how long the others train is theirs to say.
+pub fn coordinate(launch: &Launch, settings: &Settings, deadline: Deadline) -> Result<(), Error> {
+    const LOOK: Duration = Duration::from_millis(100);
+    let met = meet::meet(launch, settings, deadline)?;
+    let Some(coordinator) = &met.coordinator else {
+        return Err(Error::Configuration { detail: format!("this process was started as a {}, not to coordinate the job", launch.role) });
+    };
+    while !coordinator.wait_finished(LOOK) {
+        if deadline.interrupted() {
+            return Err(Error::Interrupted { operation: "coordinating".into(), waited: deadline.waited() });
+        }
+    }
+    Ok(())
 }
 
 fn join_others(launch: &Launch, settings: &Settings, deadline: Deadline) -> Result<Job, Error> {

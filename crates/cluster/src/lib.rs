@@ -26,6 +26,7 @@ pub use error::{Error, ErrorKind, Who};
 pub use fate::{Fate, Fates};
 pub use group::Group;
 pub use job::Job;
+pub use join::coordinate;
 pub use settings::{Settings, TransportChoice};
 pub use switchboard::Lane;
 pub use syncline_transport::Deadline;

@@ -33,6 +33,12 @@ impl Session {
         Ok(Session { job: Job::join(&config.launch, &config.settings, deadline)? })
     }
 
+    /// Coordinates the job that `config` describes without being a rank of it, until everybody has left: what a DMLC
+    /// scheduler does.
+    pub fn coordinate(config: &Config) -> Result<(), Error> {
+        Ok(syncline_cluster::coordinate(&config.launch, &config.settings, Deadline::after(config.settings.timeout))?)
+    }
+
     /// A world of one: this process is worker and server, with no threads, sockets or shared memory.
     pub fn solo() -> Result<Session, Error> {
         Session::open(Config::solo())
