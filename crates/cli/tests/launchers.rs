@@ -109,7 +109,8 @@ fn ranks_with_a_rendezvous_file_meet_and_remove_it() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("meeting");
     let rendezvous = format!("file:{}", path.display());
-    let ranks = ["0", "1"].map(|number| rank(&[("SYNCLINE_RANK", number), ("SYNCLINE_WORLD_SIZE", "2"), ("SYNCLINE_RENDEZVOUS", &rendezvous)]));
+    let ranks =
+        ["0", "1"].map(|number| rank(&[("SYNCLINE_RANK", number), ("SYNCLINE_WORLD_SIZE", "2"), ("SYNCLINE_RENDEZVOUS", &rendezvous)]));
     assert_eq!(met(&run_all(ranks)).len(), 2);
     assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0, "the rendezvous file is gone");
 }
@@ -167,7 +168,9 @@ fn a_parameter_servers_roles_get_their_ranks_from_the_scheduler_workers_first() 
 
 #[test]
 fn the_real_mpirun_of_open_mpi_and_of_mpich_start_a_job() {
-    for (launcher, options) in [("mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe", "--mca", "oob_tcp_if_include", "lo"][..]), ("mpirun.mpich", &[])] {
+    for (launcher, options) in
+        [("mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe", "--mca", "oob_tcp_if_include", "lo"][..]), ("mpirun.mpich", &[])]
+    {
         if Command::new(launcher).arg("--version").output().is_err() {
             println!("skipped: {launcher} is not installed");
             continue;
@@ -177,7 +180,11 @@ fn the_real_mpirun_of_open_mpi_and_of_mpich_start_a_job() {
         as_rank(&mut command);
         // Open MPI keeps a folder per user and host; two of its jobs that start at once trip over it.
         command.env("TMPDIR", scratch.path());
-        command.args(options).args(["-np", "4"]).arg(std::env::current_exe().expect("this binary")).args(["--exact", "as_a_rank", "--nocapture"]);
+        command.args(options).args(["-np", "4"]).arg(std::env::current_exe().expect("this binary")).args([
+            "--exact",
+            "as_a_rank",
+            "--nocapture",
+        ]);
         let ending = Process::start(launcher, &mut command).finish_within(LIMIT);
         let facts = met(&[ending]);
         assert_eq!(facts.len(), 4, "{launcher}: {facts:?}");
@@ -190,12 +197,20 @@ fn a_rank_that_never_starts_is_named_with_how_it_was_expected_to_start() {
     let rendezvous = format!("unix:@launchers-missing-{}", std::process::id());
     let started = Instant::now();
     let ranks = ["0", "2"].map(|number| {
-        rank(&[("SYNCLINE_RANK", number), ("SYNCLINE_WORLD_SIZE", "4"), ("SYNCLINE_RENDEZVOUS", &rendezvous), ("SYNCLINE_TOKEN", "t"), ("SYNCLINE_TIMEOUT", "2")])
+        rank(&[
+            ("SYNCLINE_RANK", number),
+            ("SYNCLINE_WORLD_SIZE", "4"),
+            ("SYNCLINE_RENDEZVOUS", &rendezvous),
+            ("SYNCLINE_TOKEN", "t"),
+            ("SYNCLINE_TIMEOUT", "2"),
+        ])
     });
     for ending in run_all(ranks) {
         assert_eq!(ending.status.code(), Some(3));
         let text = ending.stdout;
-        for needed in ["Timeout", "2 of 4 ranks are here", "missing: rank 1, rank 3", "SYNCLINE_RANK=1 SYNCLINE_WORLD_SIZE=4", "SYNCLINE_RANK=3"] {
+        for needed in
+            ["Timeout", "2 of 4 ranks are here", "missing: rank 1, rank 3", "SYNCLINE_RANK=1 SYNCLINE_WORLD_SIZE=4", "SYNCLINE_RANK=3"]
+        {
             assert!(text.contains(needed), "{needed:?} is missing in:\n{text}");
         }
     }
@@ -206,7 +221,13 @@ fn a_rank_that_never_starts_is_named_with_how_it_was_expected_to_start() {
 fn a_wrong_token_is_refused_with_the_reason() {
     let rendezvous = format!("unix:@launchers-token-{}", std::process::id());
     let member = |number: &str, token: &str| {
-        rank(&[("SYNCLINE_RANK", number), ("SYNCLINE_WORLD_SIZE", "2"), ("SYNCLINE_RENDEZVOUS", &rendezvous), ("SYNCLINE_TOKEN", token), ("SYNCLINE_TIMEOUT", "3")])
+        rank(&[
+            ("SYNCLINE_RANK", number),
+            ("SYNCLINE_WORLD_SIZE", "2"),
+            ("SYNCLINE_RENDEZVOUS", &rendezvous),
+            ("SYNCLINE_TOKEN", token),
+            ("SYNCLINE_TIMEOUT", "3"),
+        ])
     };
     let endings = run_all([member("0", "right"), member("1", "wrong")]);
     assert!(endings[1].stdout.contains("FAILED Auth") && endings[1].stdout.contains("SYNCLINE_TOKEN"), "{}", endings[1].stdout);

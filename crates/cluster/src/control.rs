@@ -38,7 +38,7 @@ pub(crate) fn receive_control(receiver: &mut dyn RecvHalf, deadline: Deadline) -
 /// The fate that a `Down` message describes.
 pub(crate) fn fate_of(cause: &DownCause, detail: &str, reported_by: Option<u32>, blames: Option<Blame>) -> Fate {
     let mut how = Sentence(cause).to_string();
-    if !detail.is_empty() {
+    if !detail.is_empty() && !matches!(cause, DownCause::Disconnected) {
         how.push_str(": ");
         how.push_str(detail);
     }
@@ -46,7 +46,8 @@ pub(crate) fn fate_of(cause: &DownCause, detail: &str, reported_by: Option<u32>,
         how.push_str(&format!(" (reported by rank {reporter})"));
     }
     let silent = blames.map_or(matches!(cause, DownCause::Silent { .. }), |blame| blame.silent);
-    Fate { how, silent, blames: blames.map(|blame| blame.rank) }
+    let exact = !matches!(cause, DownCause::Disconnected);
+    Fate { how, silent, blames: blames.map(|blame| blame.rank), exact }
 }
 
 /// A cause as the rest of a sentence that begins with the rank.
@@ -58,7 +59,7 @@ impl fmt::Display for Sentence<'_> {
             DownCause::Killed { signal } => write!(f, "was killed by signal {signal}{}", signal_name(*signal)),
             DownCause::Exited { code: 0 } => write!(f, "ended without leaving the job"),
             DownCause::Exited { code } => write!(f, "failed (exit code {code})"),
-            DownCause::Disconnected => write!(f, "is gone: its connection closed"),
+            DownCause::Disconnected => write!(f, "is gone, its connection closed"),
             DownCause::Silent { millis } => write!(f, "has been silent for {:.1} s", *millis as f64 / 1000.0),
         }
     }

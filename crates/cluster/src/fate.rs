@@ -23,17 +23,19 @@ pub struct Fate {
     pub silent: bool,
     /// It ended because of this rank.
     pub blames: Option<u32>,
+    /// Whoever tells it knows how it happened; a mere closed socket does not.
+    pub exact: bool,
 }
 
 impl Fate {
     /// Its process is gone.
     pub fn gone(how: impl Into<String>) -> Self {
-        Fate { how: how.into(), silent: false, blames: None }
+        Fate { how: how.into(), silent: false, blames: None, exact: false }
     }
 
     /// It does not answer.
     pub fn silent(how: impl Into<String>) -> Self {
-        Fate { how: how.into(), silent: true, blames: None }
+        Fate { how: how.into(), silent: true, blames: None, exact: false }
     }
 }
 
@@ -72,16 +74,20 @@ impl Fates {
         self.flags[rank as usize].load(Acquire) != ALIVE
     }
 
-    /// Records a death. The first account of it stands. Returns whether it was news.
+    /// Records a death. The first account of it stands, unless a later one knows better how it happened. Returns whether
+    /// the death was news.
     pub fn mark_down(&self, rank: u32, fate: Fate) -> bool {
         let mut known = self.known.lock().expect("no panic while held");
         if self.is_over(rank) {
+            if let Some((_, told)) = known.iter_mut().find(|(known, told)| *known == rank && !told.exact && fate.exact) {
+                *told = Fate { blames: told.blames.or(fate.blames), ..fate };
+            }
             return false;
         }
         // Whom it blames is down too, even if no other word of that has come yet.
         if let Some(culprit) = fate.blames.filter(|culprit| *culprit != rank && !self.is_over(*culprit)) {
             let how = if fate.silent { "does not answer" } else { "is gone" };
-            known.push((culprit, Fate { how: format!("{how}, says rank {rank}"), silent: fate.silent, blames: None }));
+            known.push((culprit, Fate { how: format!("{how}, says rank {rank}"), silent: fate.silent, blames: None, exact: false }));
             self.flags[culprit as usize].store(DOWN, Release);
             self.downs.fetch_add(1, Release);
         }
@@ -120,6 +126,15 @@ mod tests {
         assert!(fates.mark_down(1, Fate::gone("was killed by signal 9")));
         assert!(!fates.mark_down(1, Fate::gone("closed its socket")));
         assert_eq!(fates.culprit(&[0, 1, 2]), Some((1, Fate::gone("was killed by signal 9"))));
+    }
+
+    #[test]
+    fn an_exact_account_replaces_a_vague_one() {
+        let fates = Fates::new(2);
+        fates.mark_down(1, Fate::gone("closed its socket"));
+        assert!(!fates.mark_down(1, Fate { exact: true, ..Fate::gone("was killed by signal 9") }), "the death itself is no news");
+        fates.mark_down(1, Fate { exact: true, ..Fate::gone("something else") });
+        assert_eq!(fates.culprit(&[1]).map(|(_, fate)| fate.how), Some("was killed by signal 9".into()));
     }
 
     #[test]

@@ -345,7 +345,10 @@ impl Seat {
         let deadline = Instant::now() + NEWS;
         let mut held = self.news.0.lock().expect("no panic while held");
         loop {
-            if let Some((rank, fate)) = self.fates.culprit(peers) {
+            // Under `syncline run` the launcher says how the process ended, a moment after its socket closed.
+            let worth_waiting =
+                |fate: &Fate| self.launcher == Launcher::SynclineRun && !fate.exact && !fate.silent && Instant::now() < deadline;
+            if let Some((rank, fate)) = self.fates.culprit(peers).filter(|(_, fate)| !worth_waiting(fate)) {
                 drop(held);
                 return self.accuse(operation, rank, fate.how, fate.silent, started);
             }

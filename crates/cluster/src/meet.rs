@@ -100,6 +100,7 @@ fn spec(launch: &Launch, settings: &Settings) -> Result<Spec, Error> {
         epoch: launch.epoch,
         job,
         timeout: settings.timeout,
+        knows_exits: false,
         how_ranks_start: (0..launch.world).map(|rank| launch.how_rank_starts(rank)).collect(),
     })
 }

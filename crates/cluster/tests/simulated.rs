@@ -122,6 +122,7 @@ fn cluster(seed: u64, world: u32, prepare: impl Fn(&mut Member)) -> Sim<Particip
         epoch: 3,
         job: [7; 16],
         timeout: TIMEOUT,
+        knows_exits: false,
         how_ranks_start: (0..world).map(|rank| format!("start it with SYNCLINE_RANK={rank}")).collect(),
     };
     let mut nodes = vec![Participant::Coordinator(State::new(spec))];

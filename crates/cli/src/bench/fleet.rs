@@ -24,7 +24,7 @@ impl Fleet {
         let mut job = [0; 16];
         getrandom::fill(&mut job).map_err(|error| error.to_string())?;
         let how_ranks_start = (0..world).map(|_| "this measurement starts it".to_owned()).collect();
-        let spec = Spec { workers: world, servers: 0, epoch: 0, job, timeout: Duration::from_secs(30), how_ranks_start };
+        let spec = Spec { workers: world, servers: 0, epoch: 0, job, timeout: Duration::from_secs(30), knows_exits: true, how_ranks_start };
         let key = JobKey::from_token(token.reveal());
         let coordinator = Coordinator::host(spec, key, Listen::default()).map_err(|error| error.to_string())?;
         let mut fleet = Fleet { coordinator, children: Vec::new() };

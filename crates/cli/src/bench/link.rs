@@ -24,8 +24,8 @@ pub(crate) struct Options {
     /// One JSON object per row instead of columns
     #[arg(long)]
     json: bool,
-    /// Which transports: inproc, shm, unix, tcp, tls (TCP, encrypted)
-    #[arg(long, value_delimiter = ',', default_value = "inproc,shm,unix,tcp,tls")]
+    /// Which transports: inproc, shm, unix, tcp, noise (TCP, encrypted)
+    #[arg(long, value_delimiter = ',', default_value = "inproc,shm,unix,tcp,noise")]
     transports: Vec<String>,
     /// Payload sizes in bytes
     #[arg(long, value_delimiter = ',', default_value = "64,4096,65536,1048576,16777216")]
@@ -66,6 +66,18 @@ struct Row {
     wrong: u64,
 }
 
+/// What rank 0 prints for the parent.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Measured(Row),
+    /// What a link costs while nothing happens on it.
+    Idle {
+        transport: String,
+        idle_cpu_percent: f64,
+    },
+}
+
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     if !options.json {
         println!(
@@ -82,18 +94,25 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         );
     }
     for transport in &options.transports {
-        for row in measure(transport, options)? {
-            print_row(&row, options.json);
+        for line in measure(transport, options)? {
+            print_line(&line, options.json);
         }
     }
     Ok(())
 }
 
-fn print_row(row: &Row, json: bool) {
+fn print_line(line: &Line, json: bool) {
     if json {
-        println!("{}", serde_json::to_string(row).expect("plain data has a JSON form"));
+        println!("{}", serde_json::to_string(line).expect("plain data has a JSON form"));
         return;
     }
+    let row = match line {
+        Line::Measured(row) => row,
+        Line::Idle { transport, idle_cpu_percent } => {
+            println!("# {transport}: {idle_cpu_percent:.2} % of a core while a rank waits for a frame");
+            return;
+        }
+    };
     let spread = format!("{:.2}..{:.2}", row.slowest, row.fastest);
     println!(
         "{:>9} {:>10} {:>11.2} {:>11.2} {:>9.2} {:>15} {:>9.2} {:>8.2} {:>6}",
@@ -109,14 +128,14 @@ fn print_row(row: &Row, json: bool) {
     );
 }
 
-fn measure(transport: &str, options: &Options) -> Result<Vec<Row>, String> {
+fn measure(transport: &str, options: &Options) -> Result<Vec<Line>, String> {
     if transport == "inproc" {
         return in_process(options);
     }
     let (kind, encrypt) = match transport {
         "shm" | "unix" | "tcp" => (transport, "off"),
-        "tls" => ("tcp", "on"),
-        other => return Err(format!("there is no transport {other}; choose among inproc, shm, unix, tcp, tls")),
+        "noise" => ("tcp", "on"),
+        other => return Err(format!("there is no transport {other}; choose among inproc, shm, unix, tcp, noise")),
     };
     let sizes = options.sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let arguments = ["__bench", "link", transport, &options.megabytes.to_string(), &options.runs.to_string(), &sizes].map(str::to_owned);
@@ -125,7 +144,7 @@ fn measure(transport: &str, options: &Options) -> Result<Vec<Row>, String> {
     lines.iter().flatten().map(|line| serde_json::from_str(line).map_err(|error| format!("{line}: {error}"))).collect()
 }
 
-fn in_process(options: &Options) -> Result<Vec<Row>, String> {
+fn in_process(options: &Options) -> Result<Vec<Line>, String> {
     let mut rows = Vec::new();
     for &size in &options.sizes {
         let plan = Plan::new(size, options.megabytes, options.runs);
@@ -136,7 +155,7 @@ fn in_process(options: &Options) -> Result<Vec<Row>, String> {
             answering.join().map_err(|_| "the answering thread panicked".to_owned())?.map_err(|error| error.to_string())?;
             row
         })?;
-        rows.push(row);
+        rows.push(Line::Measured(row));
     }
     Ok(rows)
 }
@@ -166,13 +185,30 @@ pub(crate) fn run_rank(options: &RankOptions) -> Result<(), String> {
         session.barrier().map_err(|error| error.to_string())?;
         if session.rank() == 0 {
             let row = ask(&options.transport, &mut link, &plan, || raw.send(&plan))?;
-            println!("{}", serde_json::to_string(&row).expect("plain data has a JSON form"));
+            print_line(&Line::Measured(row), true);
         } else {
             answer(&mut link, &plan).map_err(|error| error.to_string())?;
             raw.receive(&plan)?;
         }
     }
+    session.barrier().map_err(|error| error.to_string())?;
+    let idle_cpu_percent = idle(&mut link);
+    if session.rank() == 0 {
+        print_line(&Line::Idle { transport: options.transport.clone(), idle_cpu_percent }, true);
+    }
     session.shutdown().map_err(|error| error.to_string())
+}
+
+/// Waits a second for a frame that does not come; the share of a core that this process used meanwhile.
+fn idle(link: &mut Link) -> f64 {
+    const WAIT: Duration = Duration::from_secs(1);
+    let used = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    };
+    let before = used();
+    let _ = link.head(Deadline::after(WAIT));
+    100.0 * (used() - before) / WAIT.as_secs_f64()
 }
 
 /// The asking end: round trips, then streams, then the limit.
@@ -265,7 +301,7 @@ impl RawSocket {
                     Ok(RawSocket::Unix(UnixStream::connect_addr(&address).map_err(failed)?))
                 }
             }
-            "tcp" | "tls" => {
+            "tcp" | "noise" => {
                 if asks {
                     let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
                     tell(link, true, &listener.local_addr().map_err(failed)?.to_string())?;

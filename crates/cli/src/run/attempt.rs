@@ -223,6 +223,10 @@ impl Attempt<'_> {
         self.ranks.into_iter().for_each(Rank::reap);
         self.launcher.guard.forget_groups();
         if let Some(failed) = self.first_failure {
+            // The kernel may report the ends of two processes in the other order; the coordinator saw who went first.
+            let ended_by_itself =
+                |rank: &u32| fates.iter().any(|fate| fate.rank == *rank && fate.told.is_none() && !fate.ended.is_success());
+            let failed = self.meeting.culprit().filter(ended_by_itself).unwrap_or(failed);
             let (mut first, followers): (Vec<Fate>, Vec<Fate>) = fates.into_iter().partition(|fate| fate.rank == failed);
             let said = last_words.iter().position(|(rank, _)| *rank == failed);
             return Outcome::Failed(Verdict {

@@ -51,7 +51,7 @@ impl MeetingPoint {
         let how_ranks_start = (0..workers + servers)
             .map(|rank| format!("`syncline run` starts it with SYNCLINE_RANK={rank}; look for its lines in the output or in --log-dir"))
             .collect();
-        let spec = Spec { workers, servers, epoch: guests.epoch, job, timeout, how_ranks_start };
+        let spec = Spec { workers, servers, epoch: guests.epoch, job, timeout, knows_exits: true, how_ranks_start };
         let unix = Some(format!("syncline-{}-{}", guests.job, guests.epoch));
         let listen = Listen { unix, ..Listen::default() };
         let coordinator = Coordinator::host(spec, JobKey::from_token(guests.token), listen).map_err(io::Error::other)?;
@@ -61,6 +61,11 @@ impl MeetingPoint {
     /// The value of `SYNCLINE_RENDEZVOUS`.
     pub(crate) fn rendezvous(&self) -> String {
         self.coordinator.unix_address().to_string()
+    }
+
+    /// The rank with which the trouble began, as its connection told, which may be earlier than the end of its process.
+    pub(crate) fn culprit(&self) -> Option<u32> {
+        self.coordinator.culprit()
     }
 
     /// A rank is gone; the survivors hear it now. One that had left politely is not missed.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -43,6 +43,8 @@ pub struct Coordinator {
     finished: mpsc::Receiver<()>,
     door: DoorWaker,
     closed: Arc<AtomicBool>,
+    /// The state's culprit, or `COORDINATOR` for nobody.
+    culprit: Arc<AtomicU32>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -68,11 +70,13 @@ impl Coordinator {
         let to_state = events.clone();
         let closed = Arc::new(AtomicBool::new(false));
         let door_closed = Arc::clone(&closed);
+        let culprit = Arc::new(AtomicU32::new(COORDINATOR));
+        let to_tell = Arc::clone(&culprit);
         let threads = vec![
             spawn("syncline-door", move || welcome_visitors(door, epoch, &to_state, &door_closed))?,
-            spawn("syncline-coord", move || carry_out(State::new(spec), &inbox, &finish))?,
+            spawn("syncline-coord", move || carry_out(State::new(spec), &inbox, &finish, &to_tell))?,
         ];
-        Ok(Coordinator { unix_name, tcp, events, finished, door: waker, closed, threads })
+        Ok(Coordinator { unix_name, tcp, events, finished, door: waker, closed, culprit, threads })
     }
 
     /// Where members of the same host reach it.
@@ -94,6 +98,11 @@ impl Coordinator {
     /// dropping the coordinator waits for that.
     pub fn member_aborted(&self, rank: u32, blame: Option<Blame>, reason: String) {
         let _ = self.events.send(Input::Event(Event::HostAborted { rank, blame, reason }));
+    }
+
+    /// The rank all trouble began with, as far as it is known.
+    pub fn culprit(&self) -> Option<u32> {
+        Some(self.culprit.load(Acquire)).filter(|rank| *rank != COORDINATOR)
     }
 
     /// Waits until everybody has left or died. True when so.
@@ -163,7 +172,7 @@ fn listen_to(connection: ConnectionId, local: bool, mut receiver: Box<dyn RecvHa
     }
 }
 
-fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sender<()>) {
+fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sender<()>, culprit: &AtomicU32) {
     let start = Instant::now();
     let mut members: HashMap<ConnectionId, (Box<dyn SendHalf>, Severer)> = HashMap::new();
     loop {
@@ -181,7 +190,9 @@ fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sen
             Err(RecvTimeoutError::Timeout) => Event::Tick,
             Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => break,
         };
-        for action in state.on(event, start.elapsed()) {
+        let actions = state.on(event, start.elapsed());
+        culprit.store(state.culprit().unwrap_or(COORDINATOR), Release);
+        for action in actions {
             match action {
                 Action::Send { connection, message } => tell(&mut members, connection, &message),
                 Action::Close { connection } => drop(members.remove(&connection)),

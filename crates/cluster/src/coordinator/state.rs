@@ -24,9 +24,14 @@ pub struct Spec {
     pub job: [u8; 16],
     /// How long the first member waits for the last, and how long a remote member may be silent.
     pub timeout: Duration,
+    /// Whoever hosts the coordinator started the ranks and will say how each process ended: worth a short wait.
+    pub knows_exits: bool,
     /// How each rank is expected to start, for the error about missing ones.
     pub how_ranks_start: Vec<String>,
 }
+
+/// How long a closed connection waits for the launcher's word on how the process ended.
+const EXIT_NEWS: Duration = Duration::from_millis(150);
 
 impl Spec {
     /// How many ranks the job has.
@@ -101,6 +106,8 @@ struct Seat {
     left: bool,
     /// Whom it last blamed for a failure: the reason, should it end.
     blames: Option<Blame>,
+    /// Its connection closed, and the launcher has not yet said why.
+    closed: Option<(Duration, String)>,
     last_heard: Duration,
 }
 
@@ -119,6 +126,14 @@ struct Death {
     cause: DownCause,
     detail: String,
     reported_by: Option<u32>,
+}
+
+impl Death {
+    /// Workers that finish without ever joining do not use Syncline: other workers would wait for them in vain, but
+    /// servers have nothing to complain of and stay until the launcher sends them home.
+    fn concerns<R>(&self, member: &MemberInfo<R>) -> bool {
+        self.cause != DownCause::Exited { code: 0 } || member.role.works()
+    }
 }
 
 /// The coordinator's memory. Times are durations since any fixed moment.
@@ -142,7 +157,7 @@ impl State {
     pub fn on(&mut self, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = match event {
             Event::Said { connection, local, message } => self.hear(connection, local, message, now),
-            Event::Closed { connection, detail } => self.lose(connection, detail),
+            Event::Closed { connection, detail } => self.lose(connection, detail, now),
             Event::ProcessEnded { rank, cause } => self.process_ended(rank, cause),
             Event::HostAborted { rank, blame, reason } => self.aborted(rank, blame, reason),
             Event::Tick => Vec::new(),
@@ -162,7 +177,14 @@ impl State {
             _ => None,
         };
         let beating = self.seats.values().any(|seat| !seat.local && seat.connection.is_some()).then_some(self.next_beat);
-        [gathering, beating].into_iter().flatten().min()
+        let closed = self.seats.values().filter_map(|seat| seat.closed.as_ref()).map(|(since, _)| *since + EXIT_NEWS).min();
+        [gathering, beating, closed].into_iter().flatten().min()
+    }
+
+    /// The rank all trouble began with: the first that died, or whom it blames.
+    pub fn culprit(&self) -> Option<u32> {
+        let first = self.deaths.first()?.rank;
+        Some(self.seats.get(&first).and_then(|seat| seat.blames).map_or(first, |blame| blame.rank))
     }
 
     /// Whether everybody has come.
@@ -205,11 +227,15 @@ impl State {
             Err(reason) => return vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }],
         };
         let member = member.with_rank(rank);
-        self.seats.insert(rank, Seat { info: member, connection: Some(connection), local, left: false, blames: None, last_heard: now });
+        self.seats.insert(
+            rank,
+            Seat { info: member, connection: Some(connection), local, left: false, blames: None, closed: None, last_heard: now },
+        );
         if self.phase == Phase::Waiting {
             self.phase = Phase::Gathering { since: now };
         }
-        if let Some(death) = self.deaths.first() {
+        let info = &self.seats[&rank].info;
+        if let Some(death) = self.deaths.iter().find(|death| death.concerns(info)) {
             return vec![Action::Send { connection, message: self.down(death) }];
         }
         if self.seats.len() as u32 == self.spec.world() {
@@ -283,21 +309,47 @@ impl State {
         self.bury(Death { rank, cause: DownCause::Exited { code: 1 }, detail: reason, reported_by: None })
     }
 
-    fn lose(&mut self, connection: ConnectionId, detail: String) -> Vec<Action> {
+    fn lose(&mut self, connection: ConnectionId, detail: String, now: Duration) -> Vec<Action> {
         let Some(rank) = self.seat_of(connection) else { return Vec::new() };
         let seat = self.seats.get_mut(&rank).expect("seat_of returns ranks that have one");
         seat.connection = None;
         if seat.left {
             return if self.everybody_is_done() { self.tell_all(&Control::AllLeft) } else { Vec::new() };
         }
+        if self.spec.knows_exits && !self.deaths.iter().any(|death| death.rank == rank) {
+            seat.closed = Some((now, detail));
+            return Vec::new();
+        }
         self.bury(Death { rank, cause: DownCause::Disconnected, detail, reported_by: None })
+    }
+
+    /// Buries those whose connection closed before `moment` and of whom the launcher has said nothing.
+    fn bury_closed(&mut self, moment: Duration, except: Option<u32>) -> Vec<Action> {
+        let silent: Vec<u32> = self
+            .seats
+            .iter()
+            .filter(|(rank, seat)| Some(**rank) != except && seat.closed.as_ref().is_some_and(|(since, _)| *since <= moment))
+            .map(|(rank, _)| *rank)
+            .collect();
+        let mut actions = Vec::new();
+        for rank in silent {
+            let (_, detail) = self.seats.get_mut(&rank).and_then(|seat| seat.closed.take()).expect("just seen");
+            actions.extend(self.bury(Death { rank, cause: DownCause::Disconnected, detail, reported_by: None }));
+        }
+        actions
     }
 
     fn process_ended(&mut self, rank: u32, cause: DownCause) -> Vec<Action> {
         if self.seats.get(&rank).is_some_and(|seat| seat.left) || rank >= self.spec.world() {
             return Vec::new();
         }
-        self.bury(Death { rank, cause, detail: String::new(), reported_by: None })
+        // Whose connection closed earlier died earlier, even if the launcher hears of it later.
+        let mut actions = self.bury_closed(Duration::MAX, Some(rank));
+        if let Some(seat) = self.seats.get_mut(&rank) {
+            seat.closed = None;
+        }
+        actions.extend(self.bury(Death { rank, cause, detail: String::new(), reported_by: None }));
+        actions
     }
 
     /// Tells everybody of a death, once per rank: the first report is kept, a more exact one later changes nothing.
@@ -305,7 +357,7 @@ impl State {
         if self.deaths.iter().any(|known| known.rank == death.rank) {
             return Vec::new();
         }
-        let mut actions = self.tell_all(&self.down(&death));
+        let mut actions = self.tell(&self.down(&death), |seat| death.concerns(&seat.info));
         self.deaths.push(death);
         if self.everybody_is_done() {
             actions.extend(self.tell_all(&Control::AllLeft));
@@ -325,6 +377,9 @@ impl State {
             self.phase = Phase::Finished;
             actions.push(Action::Finished);
             return actions;
+        }
+        if let Some(moment) = now.checked_sub(EXIT_NEWS) {
+            actions.extend(self.bury_closed(moment, None));
         }
         let silent: Vec<(u32, Duration)> = self
             .seats
@@ -377,7 +432,12 @@ impl State {
     }
 
     fn tell_all(&self, message: &Control) -> Vec<Action> {
-        self.seats.values().filter_map(|seat| Some(Action::Send { connection: seat.connection?, message: message.clone() })).collect()
+        self.tell(message, |_| true)
+    }
+
+    fn tell(&self, message: &Control, whom: impl Fn(&Seat) -> bool) -> Vec<Action> {
+        let listening = self.seats.values().filter(|seat| whom(seat));
+        listening.filter_map(|seat| Some(Action::Send { connection: seat.connection?, message: message.clone() })).collect()
     }
 
     fn seat_of(&self, connection: ConnectionId) -> Option<u32> {
@@ -389,4 +449,70 @@ impl State {
 /// at most every five seconds, so that a few lost ones alarm nobody.
 pub fn heartbeat_interval(timeout: Duration) -> Duration {
     (timeout / 6).clamp(Duration::from_millis(50), Duration::from_secs(5))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roster::tests::member_on;
+
+    const fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// A running job of three whose launcher tells how processes end.
+    fn running() -> State {
+        let spec =
+            Spec { workers: 3, servers: 0, epoch: 0, job: [0; 16], timeout: at(5000), knows_exits: true, how_ranks_start: Vec::new() };
+        let mut state = State::new(spec);
+        for rank in 0..3 {
+            let member = member_on(rank, 1).with_rank(Some(rank));
+            let message = Control::Join { member, world: 3, epoch: 0, started_by: "test".into() };
+            state.on(Event::Said { connection: rank.into(), local: true, message }, at(0));
+        }
+        assert!(state.is_running());
+        state
+    }
+
+    fn deaths(actions: &[Action]) -> Vec<(u32, DownCause)> {
+        let mut found: Vec<(u32, DownCause)> = Vec::new();
+        for action in actions {
+            if let Action::Send { message: Control::Down { rank, cause, .. }, .. } = action
+                && found.iter().all(|(known, _)| known != rank)
+            {
+                found.push((*rank, cause.clone()));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_closed_connection_waits_for_the_launchers_word_and_not_for_ever() {
+        let mut state = running();
+        assert!(deaths(&state.on(Event::Closed { connection: 1, detail: String::new() }, at(10))).is_empty());
+        let told = state.on(Event::ProcessEnded { rank: 1, cause: DownCause::Killed { signal: 9 } }, at(20));
+        assert_eq!(deaths(&told), [(1, DownCause::Killed { signal: 9 })]);
+
+        let mut state = running();
+        state.on(Event::Closed { connection: 2, detail: String::new() }, at(10));
+        let tick = state.next_tick().expect("it has not forgotten");
+        assert_eq!(deaths(&state.on(Event::Tick, tick)), [(2, DownCause::Disconnected)]);
+    }
+
+    #[test]
+    fn who_closed_first_died_first_whatever_order_the_launcher_hears() {
+        let mut state = running();
+        state.on(Event::Closed { connection: 2, detail: String::new() }, at(10));
+        let told = state.on(Event::ProcessEnded { rank: 0, cause: DownCause::Exited { code: 1 } }, at(30));
+        assert_eq!(deaths(&told), [(2, DownCause::Disconnected), (0, DownCause::Exited { code: 1 })]);
+        assert_eq!(state.culprit(), Some(2));
+    }
+
+    #[test]
+    fn blame_leads_to_the_culprit() {
+        let mut state = running();
+        state.on(Event::Said { connection: 0, local: true, message: Control::Blaming(Blame { rank: 1, silent: true }) }, at(5));
+        state.on(Event::ProcessEnded { rank: 0, cause: DownCause::Exited { code: 1 } }, at(10));
+        assert_eq!(state.culprit(), Some(1));
+    }
 }
