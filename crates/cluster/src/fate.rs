@@ -16,32 +16,32 @@ const DOWN: u8 = 2;
 
 /// How a member's part in the job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fate {
+pub(crate) struct Fate {
     /// A sentence without its subject: `was killed by signal 9`.
-    pub how: String,
+    pub(crate) how: String,
     /// It is not dead as far as anybody knows, but nothing is heard of it.
-    pub silent: bool,
+    pub(crate) silent: bool,
     /// It ended because of this rank.
-    pub blames: Option<u32>,
+    pub(crate) blames: Option<u32>,
     /// Whoever tells it knows how it happened; a mere closed socket does not.
-    pub exact: bool,
+    pub(crate) exact: bool,
 }
 
 impl Fate {
     /// Its process is gone.
-    pub fn gone(how: impl Into<String>) -> Self {
+    pub(crate) fn gone(how: impl Into<String>) -> Self {
         Fate { how: how.into(), silent: false, blames: None, exact: false }
     }
 
     /// It does not answer.
-    pub fn silent(how: impl Into<String>) -> Self {
+    pub(crate) fn silent(how: impl Into<String>) -> Self {
         Fate { how: how.into(), silent: true, blames: None, exact: false }
     }
 }
 
 /// The fates of all ranks of a job.
 #[derive(Debug)]
-pub struct Fates {
+pub(crate) struct Fates {
     flags: Vec<AtomicU8>,
     downs: AtomicU32,
     /// In the order in which they became known.
@@ -50,33 +50,33 @@ pub struct Fates {
 
 impl Fates {
     /// Everybody lives.
-    pub fn new(world: u32) -> Self {
+    pub(crate) fn new(world: u32) -> Self {
         Fates { flags: (0..world).map(|_| AtomicU8::new(ALIVE)).collect(), downs: AtomicU32::new(0), known: Mutex::new(Vec::new()) }
     }
 
     /// Whether anybody is known to be down.
-    pub fn any_down(&self) -> bool {
+    pub(crate) fn any_down(&self) -> bool {
         self.downs.load(Acquire) != 0 // pairs with the Release in `mark_down`
     }
 
     /// Whether `rank` is known to be down.
-    pub fn is_down(&self, rank: u32) -> bool {
+    pub(crate) fn is_down(&self, rank: u32) -> bool {
         self.flags[rank as usize].load(Acquire) == DOWN
     }
 
     /// Whether `rank` has left politely.
-    pub fn has_left(&self, rank: u32) -> bool {
+    pub(crate) fn has_left(&self, rank: u32) -> bool {
         self.flags[rank as usize].load(Acquire) == LEFT
     }
 
     /// Whether nothing more will come from `rank`.
-    pub fn is_over(&self, rank: u32) -> bool {
+    pub(crate) fn is_over(&self, rank: u32) -> bool {
         self.flags[rank as usize].load(Acquire) != ALIVE
     }
 
     /// Records a death. The first account of it stands, unless a later one knows better how it happened. Returns whether
     /// the death was news.
-    pub fn mark_down(&self, rank: u32, fate: Fate) -> bool {
+    pub(crate) fn mark_down(&self, rank: u32, fate: Fate) -> bool {
         let mut known = self.known.lock().expect("no panic while held");
         if self.is_over(rank) {
             if let Some((_, told)) = known.iter_mut().find(|(known, told)| *known == rank && !told.exact && fate.exact) {
@@ -98,13 +98,13 @@ impl Fates {
     }
 
     /// Records a polite departure.
-    pub fn mark_left(&self, rank: u32) {
+    pub(crate) fn mark_left(&self, rank: u32) {
         let _known = self.known.lock().expect("no panic while held");
         let _ = self.flags[rank as usize].compare_exchange(ALIVE, LEFT, Release, Relaxed);
     }
 
     /// The rank all trouble began with among `concerned`, and its fate: blame is followed to its end.
-    pub fn culprit(&self, concerned: &[u32]) -> Option<(u32, Fate)> {
+    pub(crate) fn culprit(&self, concerned: &[u32]) -> Option<(u32, Fate)> {
         let known = self.known.lock().expect("no panic while held");
         let mut suspect = known.iter().find(|(rank, _)| concerned.contains(rank))?;
         for _ in 0..known.len() {

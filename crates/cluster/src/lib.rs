@@ -23,7 +23,6 @@ mod watcher;
 
 pub use bootstrap::Role;
 pub use error::{Error, ErrorKind, Who};
-pub use fate::{Fate, Fates};
 pub use group::Group;
 pub use job::Job;
 pub use join::coordinate;

@@ -55,11 +55,6 @@ impl Token {
     pub fn reveal(&self) -> &str {
         &self.0
     }
-
-    /// The 32-byte key that connections prove.
-    pub fn key(&self) -> [u8; 32] {
-        blake3::derive_key("syncline 2026-01 job token v1", self.0.as_bytes())
-    }
 }
 
 impl fmt::Debug for Token {
@@ -118,7 +113,6 @@ mod tests {
     fn random_tokens_differ_and_carry_32_bytes() {
         let (one, other) = (Token::random().unwrap(), Token::random().unwrap());
         assert_ne!(one, other);
-        assert_ne!(one.key(), other.key());
         assert_eq!(one.reveal().len(), 64);
     }
 

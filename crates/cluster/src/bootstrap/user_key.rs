@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::private_file::{self, Found};
-use super::{Token, TokenError};
+use super::TokenError;
 
 const BYTES: usize = 32;
 
@@ -29,7 +29,9 @@ pub(super) fn read_or_create(path: &Path) -> Result<[u8; BYTES], TokenError> {
             Found::Nothing => {
                 refuse_anothers_home(path)?;
                 private_file::make_folder(path).map_err(io("make a folder for"))?;
-                private_file::create(path, &Token::random()?.key()).map_err(io("create"))?;
+                let mut key = [0u8; BYTES];
+                getrandom::fill(&mut key).map_err(|error| TokenError::NoRandomness(error.to_string()))?;
+                private_file::create(path, &key).map_err(io("create"))?;
             }
         }
     }
