@@ -181,12 +181,20 @@ fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sen
             Err(RecvTimeoutError::Timeout) => Event::Tick,
             Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => break,
         };
+        let closed = match &event {
+            Event::Closed { connection, .. } => Some(*connection),
+            _ => None,
+        };
         for action in state.on(event, start.elapsed()) {
             match action {
                 Action::Send { connection, message } => tell(&mut members, connection, &message),
                 Action::Close { connection } => drop(members.remove(&connection)),
                 Action::Finished => drop(finish.send(())),
             }
+        }
+        // Nobody listens to it any more; a member that spoke nonsense must not believe otherwise.
+        if let Some((_, severer)) = closed.and_then(|connection| members.remove(&connection)) {
+            severer.sever();
         }
     }
     for (_, severer) in members.values() {
