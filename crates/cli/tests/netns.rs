@@ -109,8 +109,8 @@ fn a_rank_killed_on_another_host_is_named_by_everybody() {
         return;
     }
     let field = Field::new(3, Addresses::V4);
-    // The first rank of a host with neighbours, one that is alone on its host, and the one that hosts the coordinator.
-    for victim in [3, 2, 0] {
+    // The first rank of a host with neighbours, one that is alone on its host, the one that hosts the coordinator, and its neighbour.
+    for victim in [3, 2, 0, 1] {
         let plan = Plan::new(&field, &UNEVEN, &[]);
         let mut ranks = plan.start_all("linger");
         ranks.iter_mut().for_each(|rank| drop(rank.wait_for("in", LIMIT)));
