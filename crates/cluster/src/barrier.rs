@@ -13,11 +13,11 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::*;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use syncline_shm::meeting::{MeetError, Meeting};
 use syncline_shm::wait::{Deadline, Patience, WaitError};
-use syncline_transport::{Link, LinkError, OutFrame};
+use syncline_transport::{Head, Link, LinkError, OutFrame};
 use syncline_wire::{Fingerprint, Kind};
 
 use crate::job::Seat;
@@ -163,7 +163,7 @@ impl Exchange {
     fn hear(&mut self, seat: &Seat, from: u32, word: u64, deadline: Deadline) -> Result<(), Failure> {
         while !self.early.remove(&(from, word)) {
             let ours = self.fingerprint;
-            let head = self.link(seat, from, deadline)?.head(deadline)?;
+            let head = await_head(self.link(seat, from, deadline)?, seat, deadline)?;
             if head.header.kind != Kind::BARRIER || head.header.fingerprint != ours {
                 return Err(Failure::Mismatch(format!("rank {from} sent a frame of kind {:?} instead", head.header.kind)));
             }
@@ -176,6 +176,18 @@ impl Exchange {
         match self.links.entry(peer) {
             Entry::Occupied(link) => Ok(link.into_mut()),
             Entry::Vacant(place) => Ok(place.insert(seat.link(peer, Lane::BARRIER, deadline).map_err(Failure::Link)?)),
+        }
+    }
+}
+
+/// The next head, unless somebody dies first: who sends it may itself wait for the dead one, and then it never comes.
+fn await_head(link: &mut Link, seat: &Seat, deadline: Deadline) -> Result<Head, LinkError> {
+    const LOOK: Duration = Duration::from_millis(100);
+    loop {
+        match link.head(deadline.within(LOOK)) {
+            Err(LinkError::Timeout { .. }) if seat.fates.any_down() || seat.orphaned.load(Acquire) => return Err(LinkError::Severed),
+            Err(LinkError::Timeout { .. }) if !deadline.expired() => {}
+            outcome => return outcome,
         }
     }
 }

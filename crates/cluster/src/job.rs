@@ -391,6 +391,11 @@ impl Seat {
 
     /// The members that `operation` still waits for when its deadline passed, and what is known about them.
     pub(crate) fn late(&self, operation: &str, missing: &[u32], started: Instant, done: &str) -> Error {
+        // Whoever is known to be gone or silent holds up the others too: they are not to blame.
+        let everybody: Vec<u32> = missing.iter().copied().chain(0..self.topology.world()).collect();
+        if let Some((rank, fate)) = self.fates.culprit(&everybody) {
+            return self.accuse(operation, rank, fate.how, fate.silent, started);
+        }
         // Who waits for a rank that itself waits for a frozen one should hear of the frozen one.
         let frozen: Vec<u32> = self.frozen_neighbours();
         let through = missing.iter().all(|rank| !frozen.contains(rank)) && !frozen.is_empty();

@@ -181,6 +181,9 @@ pub(crate) fn dial(
             return Err(nobody_there(launch, &trouble, started));
         }
         thread::sleep(deadline.slice(pause)); // Nobody can wake us: the listener does not exist yet.
+        if deadline.expired() {
+            return Err(nobody_there(launch, &trouble, started)); // A last try without time would only hide what went wrong.
+        }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

@@ -17,7 +17,7 @@ use syncline_shm::wait::Deadline;
 use syncline_wire::message::Control;
 
 use crate::control::send_control;
-use crate::coordinator::heartbeat_interval;
+use crate::coordinator::{heartbeat_interval, silent_after};
 use crate::fate::Fate;
 use crate::job::{Seat, monotonic_nanos};
 use crate::{Error, roster};
@@ -134,7 +134,7 @@ fn bury(seat: &Seat, rank: u32) {
 /// Between hosts a dead coordinator may close nothing: its silence tells.
 fn listen_for_silence(seat: &Seat, line: &crate::job::ControlLine) {
     let silence = line.last_heard.lock().expect("no panic while held").elapsed();
-    if silence < seat.timeout {
+    if silence < silent_after(seat.timeout) {
         return;
     }
     crate::control_thread::coordinator_lost(seat, Fate::silent(format!("has been silent for {:.1} s", silence.as_secs_f64())));

@@ -198,7 +198,7 @@ fn a_member_that_is_cut_off_in_silence_is_reported_within_the_timeout() {
             let (culprit, noticed, cause) = &down[0];
             assert_eq!(*culprit, victim, "seed {seed}");
             assert!(matches!(cause, DownCause::Silent { .. }), "seed {seed}: {cause:?}");
-            let latest = moment + TIMEOUT + 2 * heartbeat_interval(TIMEOUT);
+            let latest = moment + TIMEOUT; // before those give up who wait for somebody that waits for it
             assert!(*noticed <= latest, "seed {seed}: cut at {moment:?}, noticed at {noticed:?}");
         }
     }

@@ -312,3 +312,22 @@ fn a_watched_door_becomes_readable_and_steps_without_waiting() {
     door.waker().wake();
     assert!(door.step(soon()).is_empty(), "a waker ends a step");
 }
+
+#[test]
+fn a_door_on_all_interfaces_hears_both_families() {
+    let everywhere = (std::net::Ipv6Addr::UNSPECIFIED, 0).into();
+    let mut door = Door::open(DoorConfig { key: key(), identity: [7; 16], unix: None, tcp: vec![everywhere], encrypt_tcp: true }).unwrap();
+    let port = door.tcp_addresses()[0].port();
+    let (reached, events) = while_open(&mut door, |_| {
+        let near = Address::Tcp(([127, 0, 0, 1], port).into());
+        let anyone = DialConfig { expect_identity: None, ..caller(true) };
+        dial(&near, &anyone, b"over IPv4", None, soon()).map(drop)
+    });
+    reached.unwrap();
+    let from = events.iter().find_map(|event| match event {
+        DoorEvent::Visitor { connection, .. } => Some(connection.peer().to_owned()),
+        _ => None,
+    });
+    let from = from.expect("a visitor");
+    assert!(from.starts_with("tcp://127.0.0.1:"), "{from} is not how people write an IPv4 address");
+}

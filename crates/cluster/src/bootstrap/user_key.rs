@@ -7,8 +7,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::private_file::{self, Found};
 use super::TokenError;
+use super::private_file::{self, Found};
 
 const BYTES: usize = 32;
 

@@ -5,4 +5,4 @@ mod state;
 
 pub(crate) use serve::hex;
 pub use serve::{Coordinator, Listen};
-pub use state::{Action, ConnectionId, Event, Spec, State, heartbeat_interval};
+pub use state::{Action, ConnectionId, Event, Spec, State, heartbeat_interval, silent_after};

@@ -190,6 +190,10 @@ fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sen
             Err(RecvTimeoutError::Timeout) => Event::Tick,
             Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => break,
         };
+        let closed = match &event {
+            Event::Closed { connection, .. } => Some(*connection),
+            _ => None,
+        };
         let actions = state.on(event, start.elapsed());
         culprit.store(state.culprit().unwrap_or(COORDINATOR), Release);
         for action in actions {
@@ -198,6 +202,10 @@ fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sen
                 Action::Close { connection } => drop(members.remove(&connection)),
                 Action::Finished => drop(finish.send(())),
             }
+        }
+        // Nobody listens to it any more; a member that spoke nonsense must not believe otherwise.
+        if let Some((_, severer)) = closed.and_then(|connection| members.remove(&connection)) {
+            severer.sever();
         }
     }
     for (_, severer) in members.values() {

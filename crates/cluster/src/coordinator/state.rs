@@ -240,6 +240,7 @@ impl State {
         }
         if self.seats.len() as u32 == self.spec.world() {
             self.phase = Phase::Running;
+            self.seats.values_mut().for_each(|seat| seat.last_heard = now); // Heartbeats begin with the welcome.
             return self.welcome();
         }
         Vec::new()
@@ -384,9 +385,9 @@ impl State {
         let silent: Vec<(u32, Duration)> = self
             .seats
             .iter()
-            .filter(|(_, seat)| !seat.local && !seat.left && seat.connection.is_some())
+            .filter(|(_, seat)| self.phase == Phase::Running && !seat.local && !seat.left && seat.connection.is_some())
             .map(|(rank, seat)| (*rank, now.saturating_sub(seat.last_heard)))
-            .filter(|(_, silence)| *silence >= self.spec.timeout)
+            .filter(|(_, silence)| *silence >= silent_after(self.spec.timeout))
             .collect();
         for (rank, silence) in silent {
             let cause = DownCause::Silent { millis: silence.as_millis() as u64 };
@@ -431,12 +432,13 @@ impl State {
             && self.seats.iter().all(|(rank, seat)| seat.left || self.deaths.iter().any(|death| death.rank == *rank))
     }
 
+    /// Rank 0 comes last: it may host this coordinator, and what it hears may make it end and the coordinator with it.
     fn tell_all(&self, message: &Control) -> Vec<Action> {
         self.tell(message, |_| true)
     }
 
     fn tell(&self, message: &Control, whom: impl Fn(&Seat) -> bool) -> Vec<Action> {
-        let listening = self.seats.values().filter(|seat| whom(seat));
+        let listening = self.seats.values().rev().filter(|seat| whom(seat));
         listening.filter_map(|seat| Some(Action::Send { connection: seat.connection?, message: message.clone() })).collect()
     }
 
@@ -449,6 +451,14 @@ impl State {
 /// at most every five seconds, so that a few lost ones alarm nobody.
 pub fn heartbeat_interval(timeout: Duration) -> Duration {
     (timeout / 6).clamp(Duration::from_millis(50), Duration::from_secs(5))
+}
+
+/// Silence after which a member on another host, or the coordinator, counts as cut off: four missed heartbeats.
+///
+/// This is less than the timeout, so that whoever waits for a rank that itself waits for the silent one hears of
+/// the silent one before its own patience ends and it names the wrong rank.
+pub fn silent_after(timeout: Duration) -> Duration {
+    (timeout * 2 / 3).max(2 * heartbeat_interval(timeout))
 }
 
 #[cfg(test)]

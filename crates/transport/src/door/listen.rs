@@ -1,9 +1,10 @@
 //! Opens the listening sockets of a door.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, ipproto, listen, socket_with, sockopt};
 
 use crate::Address;
@@ -27,12 +28,26 @@ pub(crate) fn bind_unix(name: &str) -> io::Result<Listener> {
     Ok(Listener { fd, address: Address::Unix(name.to_owned()) })
 }
 
+/// Listens at `address`. All of IPv6 (`[::]`) means all of IPv4 too; where a kernel has no IPv6, it means only that.
 pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
+    let anywhere = address.ip() == Ipv6Addr::UNSPECIFIED;
+    match bind_family(address) {
+        Err(error) if anywhere && lacks_ipv6(&error) => bind_family((Ipv4Addr::UNSPECIFIED, address.port()).into()),
+        outcome => outcome,
+    }
+}
+
+fn lacks_ipv6(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
+}
+
+fn bind_family(address: SocketAddr) -> io::Result<Listener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = socket_with(family, SocketType::STREAM, FLAGS, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&fd, true)?; // a restarted job may find connections of its past in TIME_WAIT
     if address.is_ipv6() {
-        sockopt::set_ipv6_v6only(&fd, true)?; // so that both families can have the same port
+        sockopt::set_ipv6_v6only(&fd, false)?; // whatever the machine's default is: members offer their IPv4 addresses too
     }
     bind(&fd, &address)?;
     listen(&fd, BACKLOG)?;

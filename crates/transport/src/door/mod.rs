@@ -247,6 +247,8 @@ impl Door {
                     let Some(from) = from.and_then(|from| SocketAddr::try_from(from).ok()) else {
                         continue;
                     };
+                    // A caller over IPv4 at a socket for both families looks like ::ffff:10.0.0.7.
+                    let from = SocketAddr::new(from.ip().to_canonical(), from.port());
                     if tcp::prepare(&fd).is_err() {
                         continue; // it is gone already
                     }
