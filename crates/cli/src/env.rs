@@ -8,6 +8,8 @@ use syncline::bootstrap::{HostSpan, Launch, address};
 use syncline::{Config, Settings};
 use syncline_tensor::kernels;
 
+use crate::print;
+
 /// Show what was found in the environment.
 #[derive(Debug, Args)]
 pub(crate) struct EnvOptions {
@@ -51,9 +53,9 @@ pub(crate) fn show(options: &EnvOptions) -> ExitCode {
     };
     let found = look(config.launch(), config.settings());
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&found).expect("plain data has a JSON form"));
+        print::line(serde_json::to_string_pretty(&found).expect("plain data has a JSON form"));
     } else {
-        print!("{}", lines(&found));
+        print::line(lines(&found).trim_end());
     }
     ExitCode::SUCCESS
 }

@@ -8,6 +8,7 @@
 mod bench;
 mod env;
 mod log;
+mod print;
 mod run;
 mod server;
 

@@ -17,6 +17,7 @@ use syncline_wire::Kind;
 use super::fleet::Fleet;
 use super::limits;
 use super::samples::Samples;
+use crate::print;
 
 /// Measure links.
 #[derive(Debug, Args)]
@@ -80,18 +81,18 @@ enum Line {
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     if !options.json {
-        println!(
+        print::line(format!(
             "# two ranks on this host, {} runs each; time is a round trip, algbw a stream, limit the same bytes by a plain loop",
             options.runs
-        );
-        println!(
+        ));
+        print::line(format!(
             "{:>9} {:>10} {:>11} {:>11} {:>9} {:>15} {:>9} {:>8} {:>6}",
             "transport", "size", "time", "p99", "algbw", "spread", "limit", "of limit", "#wrong"
-        );
-        println!(
+        ));
+        print::line(format!(
             "{:>9} {:>10} {:>11} {:>11} {:>9} {:>15} {:>9} {:>8} {:>6}",
             "", "(B)", "(us)", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "", ""
-        );
+        ));
     }
     for transport in &options.transports {
         for line in measure(transport, options)? {
@@ -103,18 +104,18 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 
 fn print_line(line: &Line, json: bool) {
     if json {
-        println!("{}", serde_json::to_string(line).expect("plain data has a JSON form"));
+        print::line(serde_json::to_string(line).expect("plain data has a JSON form"));
         return;
     }
     let row = match line {
         Line::Measured(row) => row,
         Line::Idle { transport, idle_cpu_percent } => {
-            println!("# {transport}: {idle_cpu_percent:.2} % of a core while a rank waits for a frame");
+            print::line(format!("# {transport}: {idle_cpu_percent:.2} % of a core while a rank waits for a frame"));
             return;
         }
     };
     let spread = format!("{:.2}..{:.2}", row.slowest, row.fastest);
-    println!(
+    print::line(format!(
         "{:>9} {:>10} {:>11.2} {:>11.2} {:>9.2} {:>15} {:>9.2} {:>8.2} {:>6}",
         row.transport,
         row.size,
@@ -125,7 +126,7 @@ fn print_line(line: &Line, json: bool) {
         row.limit_gb_per_s,
         row.gb_per_s / row.limit_gb_per_s,
         row.wrong
-    );
+    ));
 }
 
 fn measure(transport: &str, options: &Options) -> Result<Vec<Line>, String> {
@@ -218,11 +219,12 @@ fn ask(transport: &str, link: &mut Link, plan: &Plan, limit: impl FnOnce() -> Re
     let mut reply = vec![0u8; plan.size];
     let mut samples = Samples::with_room(plan.pings);
     let mut wrong = 0;
+    let deadline = phase(); // One for all round trips: reading the clock would be measured too.
     for round in 0..plan.pings {
         let start = Instant::now();
-        link.send(&OutFrame { sequence: round as u64, payload: &[&pattern], ..OutFrame::new(Kind::DATA) }, soon()).map_err(broken)?;
-        link.head(soon()).map_err(broken)?;
-        link.body_into(&mut reply, soon()).map_err(broken)?;
+        link.send(&OutFrame { sequence: round as u64, payload: &[&pattern], ..OutFrame::new(Kind::DATA) }, deadline).map_err(broken)?;
+        link.head(deadline).map_err(broken)?;
+        link.body_into(&mut reply, deadline).map_err(broken)?;
         samples.push(start.elapsed());
         if round % 64 == 0 && reply != pattern {
             wrong += 1;
@@ -230,11 +232,12 @@ fn ask(transport: &str, link: &mut Link, plan: &Plan, limit: impl FnOnce() -> Re
     }
     let mut rates = Vec::new();
     for _ in 0..plan.runs {
+        let deadline = phase();
         let start = Instant::now();
         for sequence in 0..plan.frames as u64 {
-            link.send(&OutFrame { sequence, payload: &[&pattern], ..OutFrame::new(Kind::DATA) }, soon()).map_err(broken)?;
+            link.send(&OutFrame { sequence, payload: &[&pattern], ..OutFrame::new(Kind::DATA) }, deadline).map_err(broken)?;
         }
-        wrong += link.head(soon()).map_err(broken)?.header.sequence; // The other end counts what it found wrong.
+        wrong += link.head(deadline).map_err(broken)?.header.sequence; // The other end counts what it found wrong.
         rates.push((plan.size * plan.frames) as f64 / start.elapsed().as_secs_f64() / 1e9);
     }
     rates.sort_by(f64::total_cmp);
@@ -255,23 +258,25 @@ fn ask(transport: &str, link: &mut Link, plan: &Plan, limit: impl FnOnce() -> Re
 fn answer(link: &mut Link, plan: &Plan) -> Result<(), LinkError> {
     let pattern: Vec<u8> = (0..plan.size).map(|index| (index % 251) as u8).collect();
     let mut body = vec![0u8; plan.size];
+    let deadline = phase();
     for sequence in 0..plan.pings as u64 {
-        link.head(soon())?;
-        link.body_into(&mut body, soon())?;
-        link.send(&OutFrame { sequence, payload: &[&body], ..OutFrame::new(Kind::DATA) }, soon())?;
+        link.head(deadline)?;
+        link.body_into(&mut body, deadline)?;
+        link.send(&OutFrame { sequence, payload: &[&body], ..OutFrame::new(Kind::DATA) }, deadline)?;
     }
     for _ in 0..plan.runs {
+        let deadline = phase();
         let mut wrong = 0;
         for expected in 0..plan.frames as u64 {
-            let head = link.head(soon())?;
-            link.body_into(&mut body, soon())?;
+            let head = link.head(deadline)?;
+            link.body_into(&mut body, deadline)?;
             let last = plan.size.saturating_sub(1);
             let sound = head.header.sequence == expected && (plan.size == 0 || (body[0] == pattern[0] && body[last] == pattern[last]));
             if !sound || (expected % 256 == 0 && body != pattern) {
                 wrong += 1;
             }
         }
-        link.send(&OutFrame { sequence: wrong, ..OutFrame::new(Kind::DATA) }, soon())?;
+        link.send(&OutFrame { sequence: wrong, ..OutFrame::new(Kind::DATA) }, deadline)?;
     }
     Ok(())
 }
@@ -343,4 +348,9 @@ fn tell(link: &mut Link, asks: bool, text: &str) -> Result<String, String> {
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(60))
+}
+
+/// How long all round trips or one stream of a size may take.
+fn phase() -> Deadline {
+    Deadline::after(Duration::from_secs(300))
 }

@@ -8,6 +8,7 @@ use syncline_transport::Link;
 
 use super::fleet::Fleet;
 use super::samples::Samples;
+use crate::print;
 
 /// `w4 n=2 what=barrier secs=1`
 #[derive(Debug, Args)]
@@ -35,13 +36,13 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         ("w4", Some("barrier") | None) => "w4barrier",
         ("w6", _) => "w6",
         (other, what) => {
-            println!("PB error {other} {} is not offered", what.unwrap_or_default());
+            print::line(format!("PB error {other} {} is not offered", what.unwrap_or_default()));
             return Ok(());
         }
     };
     let arguments = ["__bench", "pb", workload, &secs.to_string()].map(str::to_owned);
     for lines in Fleet::start(world, &arguments, &[])?.finish()? {
-        lines.iter().for_each(|line| println!("{line}"));
+        lines.iter().for_each(print::line);
     }
     Ok(())
 }
@@ -106,8 +107,8 @@ fn agree(session: &Session, mine: u64) -> Result<(u64, Vec<Link>), syncline::Err
 fn start(session: &Session) -> Result<(), syncline::Error> {
     session.barrier()?;
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    println!("PB w6 rank={} wall={wall:.6}", session.rank());
-    println!("PB w6rss role=rank rank={} kb={}", session.rank(), peak_kilobytes());
+    print::line(format!("PB w6 rank={} wall={wall:.6}", session.rank()));
+    print::line(format!("PB w6rss role=rank rank={} kb={}", session.rank(), peak_kilobytes()));
     Ok(())
 }
 
@@ -118,7 +119,7 @@ fn peak_kilobytes() -> u64 {
 }
 
 fn report(workload: &str, rank: u32, mut samples: Samples, elapsed: Duration) {
-    println!(
+    print::line(format!(
         "PB {workload} rank={rank} iters={} elapsed={:.9} p50={:.9} p99={:.9} min={:.9} max={:.9}",
         samples.len(),
         elapsed.as_secs_f64(),
@@ -126,5 +127,5 @@ fn report(workload: &str, rank: u32, mut samples: Samples, elapsed: Duration) {
         samples.quantile(0.99),
         samples.quantile(0.0),
         samples.quantile(1.0)
-    );
+    ));
 }
