@@ -1,0 +1,137 @@
+"""The same three lines on several hosts: network namespaces, joined by a bridge, on this machine."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from conftest import Program, Stage
+
+HELLO = Path(__file__).parents[3] / "examples" / "python" / "hello.py"
+HOSTS = 3
+PREFIX = "slp"  # begins the names of everything made here; the process id follows, so that leftovers can be told
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+def remove(namespace: str) -> None:
+    subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
+
+
+def sweep() -> None:
+    """Removes what killed tests left; a bridge's ports go with their namespaces."""
+    folders = [Path("/run/netns"), Path("/sys/class/net")]
+    for name in [path.name for folder in folders if folder.exists() for path in folder.iterdir()]:
+        made = re.fullmatch(rf"{PREFIX}(\d+)x\d+(b|h\d+|p\d+)", name)
+        if made and not Path(f"/proc/{made[1]}").exists():
+            remove(name)
+            subprocess.run(["ip", "link", "del", name], capture_output=True, check=False)
+
+
+class Hosts:
+    """Hosts h1 to h3 with addresses 10.77.0.1 to 10.77.0.3; the bridge has none, so nothing outside is touched."""
+
+    count = itertools.count()
+
+    def __init__(self) -> None:
+        # The kernel removes the ports of a deleted namespace some time later: their names are not used again.
+        self.mark = f"{PREFIX}{os.getpid()}x{next(self.count)}"
+
+    def make(self) -> None:
+        ip("link", "add", self.mark + "b", "type", "bridge")
+        ip("link", "set", self.mark + "b", "up")
+        for host in range(1, HOSTS + 1):
+            space, port = f"{self.mark}h{host}", f"{self.mark}p{host}"
+            ip("netns", "add", space)
+            ip("-n", space, "link", "set", "lo", "up")
+            ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", space)
+            ip("link", "set", port, "master", self.mark + "b", "up")
+            ip("-n", space, "addr", "add", f"10.77.0.{host}/24", "dev", "eth0")
+            ip("-n", space, "link", "set", "eth0", "up")
+
+    def remove(self) -> None:
+        for host in range(HOSTS + 1):
+            remove(f"{self.mark}h{host}")
+        subprocess.run(["ip", "link", "del", self.mark + "b"], capture_output=True, check=False)
+
+    def on(self, host: int) -> list[str]:
+        """What a command is put behind to run on a host, as its own process."""
+        name = 'hostname "$0" && exec "$@"'
+        return ["ip", "netns", "exec", f"{self.mark}h{host}", "unshare", "--uts", "sh", "-c", name, f"h{host}"]
+
+    def start(self, stage: Stage, layout: Sequence[int], code: str) -> list[Program]:
+        """The ranks of one job, on the host that `layout` gives each."""
+        job = {
+            "SYNCLINE_WORLD_SIZE": str(len(layout)),
+            "SYNCLINE_RENDEZVOUS": f"tcp://10.77.0.{layout[0]}:5005",
+            "SYNCLINE_TOKEN": uuid.uuid4().hex,
+            "SYNCLINE_TIMEOUT": "10",
+        }
+        return [
+            stage.start(code, under=self.on(host), env={**job, "SYNCLINE_RANK": str(rank)})
+            for rank, host in enumerate(layout)
+        ]
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    pytest.importorskip("syncline")
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    for name in ("ip", "unshare"):
+        if shutil.which(name) is None:
+            pytest.skip(f"{name} is not installed")
+    sweep()
+    hosts = Hosts()
+    try:
+        try:
+            ip("netns", "add", f"{hosts.mark}h0")
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"ip netns does not work here: {error.stderr.strip()}")
+        hosts.make()
+        yield hosts
+    finally:
+        hosts.remove()
+
+
+def test_three_lines_run_on_three_hosts(hosts: Hosts, stage: Stage) -> None:
+    ranks = hosts.start(stage, [1, 1, 2, 3, 3], HELLO.read_text())
+    ended = [rank.end() for rank in ranks]
+    assert [rank.status for rank in ended] == [0] * 5, "\n".join(map(str, ended))
+    assert [rank.out for rank in ended] == [f"{rank} 5\n" for rank in range(5)]
+
+
+def test_a_rank_killed_on_another_host_is_named_with_its_host(hosts: Hosts, stage: Stage) -> None:
+    ranks = hosts.start(
+        stage,
+        [1, 2, 3, 3],
+        """
+        import syncline as sl
+        sl.init()
+        sl.barrier()
+        print("in", flush=True)
+        try:
+            while True:
+                sl.barrier()
+        except sl.PeerLost as error:
+            print("lost", error.rank, str(error).splitlines()[0], flush=True)
+        """,
+    )
+    for rank in ranks:
+        rank.wait_for_line("in")
+    ranks[1].signal(signal.SIGKILL)
+    killed = time.monotonic()
+    for rank in (ranks[0], ranks[2], ranks[3]):
+        assert re.match(r"lost 1 barrier \d+: rank 1 \(h2, pid \d+\)", rank.wait_for_line("lost"))
+        assert time.monotonic() - killed < 2
