@@ -432,11 +432,11 @@ impl State {
             && self.seats.iter().all(|(rank, seat)| seat.left || self.deaths.iter().any(|death| death.rank == *rank))
     }
 
-    /// Rank 0 comes last: it may host this coordinator, and what it hears may make it end and the coordinator with it.
     fn tell_all(&self, message: &Control) -> Vec<Action> {
         self.tell(message, |_| true)
     }
 
+    /// Rank 0 comes last: it may host this coordinator, and what it hears may make it end and the coordinator with it.
     fn tell(&self, message: &Control, whom: impl Fn(&Seat) -> bool) -> Vec<Action> {
         let listening = self.seats.values().rev().filter(|seat| whom(seat));
         listening.filter_map(|seat| Some(Action::Send { connection: seat.connection?, message: message.clone() })).collect()
