@@ -14,7 +14,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Once;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::program::{Program, command, rank_words};
@@ -44,22 +44,22 @@ pub(crate) struct Plan<'a> {
     pub(crate) env: Vec<(&'static str, String)>,
 }
 
-/// Why no hosts can be made here, if so.
-pub(crate) fn cannot() -> Option<String> {
+/// Why no hosts can be made here, if so; found out once for all tests of the process.
+fn cannot() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("network namespaces need root".into());
     }
-    static SWEPT: Once = Once::new();
-    SWEPT.call_once(sweep);
+    sweep();
     let probe = format!("{PREFIX}{}-probe", std::process::id());
     let made = ip(&["netns", "add", &probe]).and_then(|()| ip(&["-n", &probe, "link", "set", "lo", "up"]));
-    let _ = ip(&["netns", "del", &probe]);
+    remove(&probe);
     made.err().map(|error| format!("ip netns does not work here: {error}"))
 }
 
 /// Whether to go on; says why not.
 pub(crate) fn ready() -> bool {
-    match cannot() {
+    static REASON: OnceLock<Option<String>> = OnceLock::new();
+    match REASON.get_or_init(cannot) {
         Some(reason) => {
             println!("skipped: {reason}");
             false
