@@ -22,7 +22,7 @@ pub struct Spec {
     pub epoch: u32,
     /// The job's random name.
     pub job: [u8; 16],
-    /// How long the first member waits for the last, and how long a remote member may be silent.
+    /// How long the first member waits for the last; [`silent_after`] says how long a remote member may be silent.
     pub timeout: Duration,
     /// Whoever hosts the coordinator started the ranks and will say how each process ended: worth a short wait.
     pub knows_exits: bool,
@@ -516,6 +516,24 @@ mod tests {
         let told = state.on(Event::ProcessEnded { rank: 0, cause: DownCause::Exited { code: 1 } }, at(30));
         assert_eq!(deaths(&told), [(2, DownCause::Disconnected), (0, DownCause::Exited { code: 1 })]);
         assert_eq!(state.culprit(), Some(2));
+    }
+
+    #[test]
+    fn who_waited_long_for_the_last_rank_is_not_silent() {
+        let spec =
+            Spec { workers: 2, servers: 0, epoch: 0, job: [0; 16], timeout: at(6000), knows_exits: false, how_ranks_start: Vec::new() };
+        let mut state = State::new(spec);
+        let join = |rank: u32| {
+            let member = member_on(rank, u64::from(rank)).with_rank(Some(rank));
+            let message = Control::Join { member, world: 2, epoch: 0, started_by: "test".into() };
+            Event::Said { connection: rank.into(), local: false, message }
+        };
+        assert!(deaths(&state.on(join(1), at(0))).is_empty());
+        assert!(deaths(&state.on(Event::Tick, at(5000))).is_empty(), "members beat only once the job runs");
+        assert!(deaths(&state.on(join(0), at(5500))).is_empty());
+        assert!(state.is_running());
+        let told = state.on(Event::Tick, at(5500) + silent_after(at(6000)));
+        assert_eq!(deaths(&told).len(), 2, "nobody said a word since");
     }
 
     #[test]
