@@ -63,6 +63,7 @@ class Hosts:
     def remove(self) -> None:
         for host in range(HOSTS + 1):
             remove(f"{self.mark}h{host}")
+            subprocess.run(["ip", "link", "del", f"{self.mark}p{host}"], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", self.mark + "b"], capture_output=True, check=False)
 
     def on(self, host: int) -> list[str]:

@@ -188,6 +188,8 @@ impl Drop for Field {
     fn drop(&mut self) {
         for host in 1..=self.hosts {
             remove(&self.namespace(host));
+            // A namespace lives on, nameless, until the last socket in it has given up; its cable need not.
+            let _ = ip(&["link", "del", &self.port(host)]);
         }
         let _ = ip(&["link", "del", &self.bridge()]);
     }
