@@ -89,7 +89,7 @@ fn join_others(launch: &Launch, settings: &Settings, deadline: Deadline) -> Resu
 
     let neighbours = topology.hosts()[topology.host_of(me)].ranks.clone();
     let inbox = Arc::new(Inbox::default());
-    let switchboard = Switchboard::new(key, launch.epoch, me, instance, settings.transport, settings.encrypt);
+    let switchboard = Switchboard::new(key, launch.epoch, me, topology.world(), instance, settings.transport, settings.encrypt);
     let seat = Seat {
         me,
         fates: Fates::new(topology.world()),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use syncline_shm::duplex::Duplex;
 use syncline_shm::wait::Deadline;
-use syncline_transport::{Address, Connection, DialConfig, DialError, JobKey, Link, Severer, dial_any};
+use syncline_transport::{Address, Connection, DialConfig, DialError, JobKey, Link, Severer, dial_any_until};
 use syncline_wire::message::{Hello, MemberInfo, Purpose};
 
 use crate::settings::TransportChoice;
@@ -29,6 +29,9 @@ impl Lane {
     /// The first lane that is free for others.
     pub const FIRST_FREE: Lane = Lane(16);
 }
+
+/// Calls that nobody here has asked for yet. A member makes a few per neighbour; more is a mistake or mischief.
+const MOST_UNANSWERED: usize = 65_536;
 
 /// Why a link could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +53,7 @@ pub(crate) struct Switchboard {
     key: JobKey,
     epoch: u32,
     me: u32,
+    world: u32,
     instance: [u8; 16],
     choice: TransportChoice,
     encrypt: bool,
@@ -59,8 +63,19 @@ pub(crate) struct Switchboard {
 }
 
 impl Switchboard {
-    pub(crate) fn new(key: JobKey, epoch: u32, me: u32, instance: [u8; 16], choice: TransportChoice, encrypt: bool) -> Self {
-        Switchboard { key, epoch, me, instance, choice, encrypt, calls: Mutex::default(), news: Condvar::new(), severers: Mutex::default() }
+    pub(crate) fn new(key: JobKey, epoch: u32, me: u32, world: u32, instance: [u8; 16], choice: TransportChoice, encrypt: bool) -> Self {
+        Switchboard {
+            key,
+            epoch,
+            me,
+            world,
+            instance,
+            choice,
+            encrypt,
+            calls: Mutex::default(),
+            news: Condvar::new(),
+            severers: Mutex::default(),
+        }
     }
 
     /// The one link between this process and `peer` on `lane`; both must ask for it. `gone` is asked while waiting.
@@ -75,13 +90,16 @@ impl Switchboard {
         let link =
             if self.me > peer.rank { self.call(peer, local, lane, deadline)? } else { self.await_call(peer.rank, lane, deadline, gone)? };
         let mut severers = self.severers.lock().expect("no panic while held");
+        severers.retain(|(_, severer)| !severer.is_last());
         severers.push((peer.rank, link.severer()));
         Ok(link)
     }
 
     /// Takes in a call that came through the door.
     pub(crate) fn called(&self, hello: &Hello, lane: u32, fd: Option<OwnedFd>, connection: Connection) -> Result<(), String> {
-        let Some(rank) = hello.rank else { return Err("it did not say its rank".into()) };
+        let Some(rank) = hello.rank.filter(|rank| *rank < self.world && *rank != self.me) else {
+            return Err(format!("it says it is {:?} of {}, and that is nobody", hello.rank, self.world));
+        };
         if hello.epoch != self.epoch {
             return Err(format!("rank {rank} calls from start number {} of the job, this is number {}", hello.epoch, self.epoch));
         }
@@ -92,7 +110,11 @@ impl Switchboard {
             }
             None => connection.into_stream_link(self.epoch, self.me),
         };
-        self.calls.lock().expect("no panic while held").insert((rank, Lane(lane)), link);
+        let mut calls = self.calls.lock().expect("no panic while held");
+        if calls.len() >= MOST_UNANSWERED && !calls.contains_key(&(rank, Lane(lane))) {
+            return Err(format!("{MOST_UNANSWERED} calls wait unanswered already"));
+        }
+        calls.insert((rank, Lane(lane)), link);
         self.news.notify_all();
         Ok(())
     }
@@ -144,7 +166,7 @@ impl Switchboard {
         let hello = Hello { purpose, rank: Some(self.me), epoch: self.epoch, instance: self.instance };
         let hello = hello.encode().map_err(|error| CallError::Other(error.to_string()))?;
         let config = DialConfig { key: self.key.clone(), expect_identity: Some(peer.instance), encrypt: self.encrypt };
-        Ok(dial_any(to, &config, &hello, fd, deadline)?)
+        Ok(dial_any_until(to, &config, &hello, fd, deadline)?)
     }
 
     fn await_call(&self, from: u32, lane: Lane, deadline: Deadline, gone: &dyn Fn() -> bool) -> Result<Link, CallError> {

@@ -258,6 +258,11 @@ impl Severer {
         }
     }
 
+    /// Whether this is all that is left of the link: both halves and all other severers are dropped.
+    pub fn is_last(&self) -> bool {
+        Arc::strong_count(&self.severed) == 1
+    }
+
     /// Whether somebody ended it.
     pub fn is_severed(&self) -> bool {
         self.severed.load(Ordering::Acquire)

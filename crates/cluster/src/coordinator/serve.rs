@@ -199,7 +199,11 @@ fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sen
         for action in actions {
             match action {
                 Action::Send { connection, message } => tell(&mut members, connection, &message),
-                Action::Close { connection } => drop(members.remove(&connection)),
+                Action::Close { connection } => {
+                    if let Some((_, severer)) = members.remove(&connection) {
+                        severer.sever(); // Its reader ends too.
+                    }
+                }
                 Action::Finished => drop(finish.send(())),
             }
         }
