@@ -163,6 +163,8 @@ struct DuplexOutlet {
 }
 
 impl Outlet for DuplexOutlet {
+    const IN_MEMORY: bool = true;
+
     fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
         let watch = Watch::new(&self.probe, PollFlags::HUP, &self.stats.send_parks);
         let sent = self.duplex.send(&[header, meta], payload, deadline, &|| watch.still_there());
@@ -199,8 +201,8 @@ impl Inlet for DuplexInlet {
             let (needed, available) = (HEADER_LEN as u64, self.head.len() as u64);
             return Err(WireError::Truncated { part: "header", at: available, needed, available }.into());
         };
-        let header = FrameHeader::decode(header, limits)?;
-        header.check_meta(meta)?;
+        let header = FrameHeader::decode_in_memory(header, limits)?;
+        header.check_meta_len(meta)?;
         if header.payload_len != body {
             return Err(WireError::PartLength { part: "payload", announced: header.payload_len, given: body }.into());
         }

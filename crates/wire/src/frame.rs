@@ -86,12 +86,32 @@ impl FrameHeader {
             len: meta.len() as u64,
             max: u64::from(u32::MAX),
         })?;
-        self.meta_crc = crc32fast::hash(meta);
+        self.meta_crc = if meta.is_empty() { 0 } else { crc32fast::hash(meta) };
+        Ok(self)
+    }
+
+    /// The same header announcing `meta` for a frame that goes through memory: no checksum.
+    pub fn with_meta_in_memory(mut self, meta: &[u8]) -> Result<FrameHeader> {
+        self = self.with_meta(&[])?;
+        self.meta_len = u32::try_from(meta.len()).map_err(|_| WireError::TooLarge {
+            part: "meta",
+            len: meta.len() as u64,
+            max: u64::from(u32::MAX),
+        })?;
         Ok(self)
     }
 
     /// The bytes that travel.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = self.encode_in_memory();
+        let crc = crc32fast::hash(&bytes[..60]);
+        bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The bytes of a header that goes through memory shared with the receiver: a checksum guards against damage on
+    /// the way, and there is none. Its place stays zero.
+    pub fn encode_in_memory(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
@@ -104,8 +124,6 @@ impl FrameHeader {
         bytes[44..48].copy_from_slice(&self.flags.0.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.payload_len.to_le_bytes());
         bytes[56..60].copy_from_slice(&self.meta_crc.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[..60]);
-        bytes[60..64].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
@@ -114,6 +132,16 @@ impl FrameHeader {
     /// What is returned may be trusted as far as lengths go; epoch, source, sequence and fingerprint are
     /// for the receiver to compare with what it expects.
     pub fn decode(bytes: &[u8; HEADER_LEN], limits: &Limits) -> Result<FrameHeader> {
+        FrameHeader::read(bytes, limits, || crc32fast::hash(&bytes[..60]))
+    }
+
+    /// Reads a header that another process wrote with [`encode_in_memory`](FrameHeader::encode_in_memory): all the same
+    /// checks but the checksum, which must be absent.
+    pub fn decode_in_memory(bytes: &[u8; HEADER_LEN], limits: &Limits) -> Result<FrameHeader> {
+        FrameHeader::read(bytes, limits, || 0)
+    }
+
+    fn read(bytes: &[u8; HEADER_LEN], limits: &Limits, checksum: impl FnOnce() -> u32) -> Result<FrameHeader> {
         let magic = u32::from_le_bytes(part(bytes, 0));
         if magic != MAGIC {
             return Err(WireError::NotAFrame { found: magic, expected: MAGIC });
@@ -123,7 +151,7 @@ impl FrameHeader {
             return Err(WireError::Version { theirs: version, ours: VERSION });
         }
         let found = u32::from_le_bytes(part(bytes, 60));
-        let computed = crc32fast::hash(&bytes[..60]);
+        let computed = checksum();
         if found != computed {
             return Err(WireError::HeaderChecksum { found, computed });
         }
@@ -152,12 +180,18 @@ impl FrameHeader {
         limits.check_payload_len(self.payload_len)
     }
 
-    /// Whether `meta` is what this header announced: same length, same checksum.
-    pub fn check_meta(&self, meta: &[u8]) -> Result<()> {
+    /// Whether `meta` has the length that this header announced; for frames that went through memory.
+    pub fn check_meta_len(&self, meta: &[u8]) -> Result<()> {
         if meta.len() as u64 != u64::from(self.meta_len) {
             return Err(WireError::PartLength { part: "meta", announced: u64::from(self.meta_len), given: meta.len() as u64 });
         }
-        let computed = crc32fast::hash(meta);
+        Ok(())
+    }
+
+    /// Whether `meta` is what this header announced: same length, same checksum.
+    pub fn check_meta(&self, meta: &[u8]) -> Result<()> {
+        self.check_meta_len(meta)?;
+        let computed = if meta.is_empty() { 0 } else { crc32fast::hash(meta) };
         if computed != self.meta_crc {
             return Err(WireError::MetaChecksum { expected: self.meta_crc, computed });
         }
@@ -246,6 +280,18 @@ mod tests {
     #[test]
     fn the_magic_reads_slnf_in_a_dump() {
         assert_eq!(&sample().encode()[..4], b"SLNF");
+    }
+
+    #[test]
+    fn a_header_in_memory_has_no_checksum_and_all_other_checks() {
+        let sent = FrameHeader { payload_len: 5, ..FrameHeader::new(Kind::DATA) }.with_meta_in_memory(b"meta").unwrap();
+        let bytes = sent.encode_in_memory();
+        assert_eq!(FrameHeader::decode_in_memory(&bytes, &Limits::default()), Ok(sent));
+        assert_eq!(sent.check_meta_len(b"meta"), Ok(()));
+        assert!(sent.check_meta_len(b"met").is_err());
+        assert!(FrameHeader::decode_in_memory(&sent.encode(), &Limits::default()).is_err(), "one from a wire is not taken for it");
+        assert!(FrameHeader::decode(&bytes, &Limits::default()).is_err(), "nor the other way round");
+        assert!(FrameHeader::decode_in_memory(&bytes, &Limits::STRANGER).is_err(), "lengths are capped");
     }
 
     #[test]

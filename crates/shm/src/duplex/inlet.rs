@@ -261,8 +261,9 @@ impl Inlet {
     }
 
     fn pop_record(&mut self) {
-        self.ring.pop_front();
-        self.side.peer_bell.ring_if_waiting_for_published();
+        if self.ring.pop_front_and_look() {
+            self.side.peer_bell.ring_if_waiting_for_published();
+        }
     }
 
     fn body_len(&self) -> u64 {
