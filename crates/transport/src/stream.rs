@@ -2,7 +2,9 @@
 //!
 //! A send is one vectored write of header, meta and payload pieces straight from the caller's memory. A receive
 //! goes through a buffer of 64 KiB as long as it wants little (headers, small frames), and straight into the caller's
-//! memory when it wants much. The socket never blocks; waiting is done by `poll`, in slices when an interrupt must be heard.
+//! memory when it wants much. Waiting is done by `poll`, in slices when an interrupt must be heard; only in the middle of
+//! much data a call may block in the kernel, for a slice at most, since it moves a megabyte with one wake-up where `poll`
+//! needs one per filled buffer.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::io::ioctl_fionbio;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
 use rustix::process::{Pid, getpid};
 
@@ -24,11 +28,27 @@ use crate::{Deadline, LinkError};
 pub(crate) struct Socket {
     fd: OwnedFd,
     owner: Pid,
+    /// It blocks, but for no longer than a [`SLICE`].
+    blocks_for_a_slice: bool,
 }
 
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Socket {
-        Socket { fd, owner: getpid() }
+        Socket { fd, owner: getpid(), blocks_for_a_slice: false }
+    }
+
+    /// A socket that may block in the middle of much data; see the top of this file.
+    fn new_for_much(fd: OwnedFd) -> Socket {
+        let timeout = |which| set_socket_timeout(&fd, which, Some(SLICE));
+        let prepared = timeout(Timeout::Recv).and_then(|()| timeout(Timeout::Send)).and_then(|()| ioctl_fionbio(&fd, false));
+        let blocks_for_a_slice = prepared.is_ok();
+        Socket { fd, owner: getpid(), blocks_for_a_slice }
+    }
+
+    /// Whether the kernel may be trusted with the wait for `bytes`: they are many, and the deadline is further off
+    /// than it may take.
+    fn may_block_for(&self, bytes: usize, deadline: Deadline) -> bool {
+        self.blocks_for_a_slice && bytes >= MUCH && deadline.slice(SLICE) >= SLICE
     }
 
     pub(crate) fn shut(&self, how: Shutdown) {
@@ -51,9 +71,14 @@ impl Drop for Socket {
     }
 }
 
-/// Makes a link of a connected, non-blocking stream socket whose traffic is not sealed.
+/// How long the kernel may keep a thread that moves much data before it looks at its deadline again.
+const SLICE: Duration = Duration::from_millis(100);
+/// From so many bytes on it pays to let the kernel do the waiting.
+const MUCH: usize = 128 << 10;
+
+/// Makes a link of a connected stream socket whose traffic is not sealed.
 pub(crate) fn clear_link(fd: OwnedFd, stamp: Stamp, info: LinkInfo) -> Link {
-    let socket = Arc::new(Socket::new(fd));
+    let socket = Arc::new(Socket::new_for_much(fd));
     let wake = waker(&socket);
     let stats = Arc::new(LinkStats::new());
     link(
@@ -154,7 +179,9 @@ impl Outlet for SocketOutlet {
             if used == 0 {
                 return Ok(());
             }
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            let left: usize = window[..used].iter().map(|piece| piece.len()).sum();
+            let waiting = if self.socket.may_block_for(left, deadline) { SendFlags::empty() } else { SendFlags::DONTWAIT };
+            let flags = SendFlags::NOSIGNAL | waiting;
             match sendmsg(&self.socket, &window[..used], &mut SendAncillaryBuffer::default(), flags) {
                 Ok(mut sent) => {
                     written += sent;
@@ -231,7 +258,8 @@ impl ByteInlet for SocketInlet {
 pub(crate) fn receive(socket: &Socket, buffer: &mut [u8], deadline: Deadline, stats: &LinkStats) -> Result<usize, LinkError> {
     let mut wait = Wait::counted(deadline, &stats.parks);
     loop {
-        match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
+        let flags = if socket.may_block_for(buffer.len(), deadline) { RecvFlags::WAITALL } else { RecvFlags::DONTWAIT };
+        match recv(socket, &mut *buffer, flags) {
             Ok((read, _)) => return Ok(read),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => wait.ready(socket, PollFlags::IN)?,
