@@ -20,7 +20,7 @@ use syncline_shm::wait::{Deadline, Patience, WaitError};
 use syncline_transport::{Head, Link, LinkError, OutFrame};
 use syncline_wire::{Fingerprint, Kind};
 
-use crate::job::Seat;
+use crate::seat::Seat;
 use crate::{Error, Group, Lane};
 
 /// One process's part in the barriers of its job.
@@ -103,7 +103,7 @@ fn failure(seat: &Seat, meeting: &Meeting, local: &[u32], round: u64, error: Mee
     match error.cause {
         WaitError::Timeout => seat.late(&operation, &missing, started, ""),
         WaitError::Interrupted => Error::Interrupted { operation, waited: started.elapsed() },
-        WaitError::Gone => seat.explain(&operation, &everybody(seat, &missing), started, "it did not come"),
+        WaitError::Gone => seat.explain(&operation, &seat.suspects(&missing), started, "it did not come"),
     }
 }
 
@@ -114,14 +114,8 @@ fn elsewhere(seat: &Seat, round: u64, error: MeetError, started: Instant) -> Err
     match error.cause {
         WaitError::Timeout => seat.late(&operation, &others, started, ", one of whose hosts has not come"),
         WaitError::Interrupted => Error::Interrupted { operation, waited: started.elapsed() },
-        WaitError::Gone => seat.explain(&operation, &everybody(seat, &[]), started, "its host did not come"),
+        WaitError::Gone => seat.explain(&operation, &seat.suspects(&[]), started, "its host did not come"),
     }
-}
-
-/// All other ranks, those of `first` before the rest, so that the most likely culprit is named.
-fn everybody(seat: &Seat, first: &[u32]) -> Vec<u32> {
-    let rest = (0..seat.topology.world()).filter(|rank| *rank != seat.me && !first.contains(rank));
-    first.iter().copied().chain(rest).collect()
 }
 
 /// A dissemination barrier over links: in step k each sends to the member 2ᵏ places on and hears from the one 2ᵏ back.

@@ -11,7 +11,7 @@ use syncline_wire::message::Control;
 use crate::bootstrap::Launcher;
 use crate::control::{fate_of, receive_control};
 use crate::fate::Fate;
-use crate::job::Seat;
+use crate::seat::Seat;
 
 /// Runs until the seat leaves or the coordinator is gone.
 pub(crate) fn listen(seat: &Arc<Seat>, mut receiver: Box<dyn RecvHalf>) {

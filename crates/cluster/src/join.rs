@@ -25,9 +25,10 @@ use syncline_wire::message::{Control, Hello, MemberInfo, Purpose};
 use crate::bootstrap::{HostSpan, Launch, Launcher, Meeting, file};
 use crate::control::{ControlError, fate_of, receive_control, send_control};
 use crate::fate::Fates;
-use crate::job::{ControlLine, Job, Parts, Seat};
+use crate::job::{Job, Parts};
+use crate::seat::{ControlLine, Seat};
 use crate::settings::{Settings, TransportChoice};
-use crate::switchboard::Switchboard;
+use crate::switchboard::{CallError, Switchboard};
 use crate::{Error, Role, Topology, Who, control_thread, meet, roster, watcher};
 
 /// What a coordinator may need beyond a member's patience to say why the job did not start.
@@ -304,8 +305,11 @@ fn share_board(
         let board = Board::create(neighbours.len(), job).map_err(|error| Error::system(operation, error))?;
         let switchboard = seat.switchboard.as_ref().expect("a member of a larger world has one");
         for &rank in &neighbours[1..] {
-            if let Err(error) = switchboard.pass_board(seat.topology.member(rank), board.fd(), deadline) {
-                return Err(seat.explain(operation, &[rank], started, &error.to_string()));
+            let gone = || seat.fates.any_down() || seat.orphaned.load(Acquire);
+            match switchboard.pass_board(seat.topology.member(rank), board.fd(), deadline, &gone) {
+                Ok(()) => {}
+                Err(CallError::Interrupted) => return Err(Error::Interrupted { operation: "start".into(), waited: started.elapsed() }),
+                Err(error) => return Err(seat.explain(operation, &seat.suspects(&[rank]), started, &error.to_string())),
             }
         }
         board
@@ -316,7 +320,7 @@ fn share_board(
     let slot = board.slot(seat.my_slot());
     slot.set_rank(seat.me);
     slot.set_pid(std::process::id());
-    slot.beat(crate::job::monotonic_nanos());
+    slot.beat(crate::seat::monotonic_nanos());
     slot.set_state(State::Running);
     Ok(Some(Arc::new(board)))
 }
@@ -330,8 +334,7 @@ fn await_board(seat: &Seat, leader: u32, inbox: &Inbox, operation: &str, started
         }
         if seat.fates.any_down() || seat.orphaned.load(Acquire) {
             drop(board);
-            let everybody: Vec<u32> = (0..seat.topology.world()).collect();
-            return Err(seat.explain(operation, &everybody, started, "it did not pass the board"));
+            return Err(seat.explain(operation, &seat.suspects(&[leader]), started, "it did not pass the board"));
         }
         if deadline.interrupted() {
             return Err(Error::Interrupted { operation: "start".into(), waited: started.elapsed() });

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod barrier;
+mod blame;
 pub mod bootstrap;
 mod control;
 mod control_thread;
@@ -16,6 +17,7 @@ mod job;
 mod join;
 mod meet;
 mod roster;
+mod seat;
 mod settings;
 mod switchboard;
 mod topology;

@@ -6,7 +6,7 @@
 //! other are tried at once and the first that answers as the right member wins.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -87,8 +87,11 @@ impl Switchboard {
         deadline: Deadline,
         gone: &dyn Fn() -> bool,
     ) -> Result<Link, CallError> {
-        let link =
-            if self.me > peer.rank { self.call(peer, local, lane, deadline)? } else { self.await_call(peer.rank, lane, deadline, gone)? };
+        let link = if self.me > peer.rank {
+            self.call(peer, local, lane, deadline, gone)?
+        } else {
+            self.await_call(peer.rank, lane, deadline, gone)?
+        };
         let mut severers = self.severers.lock().expect("no panic while held");
         severers.retain(|(_, severer)| !severer.is_last());
         severers.push((peer.rank, link.severer()));
@@ -128,12 +131,18 @@ impl Switchboard {
     }
 
     /// A push of the host's board to `peer`.
-    pub(crate) fn pass_board(&self, peer: &MemberInfo, fd: std::os::fd::BorrowedFd<'_>, deadline: Deadline) -> Result<(), CallError> {
+    pub(crate) fn pass_board(
+        &self,
+        peer: &MemberInfo,
+        fd: BorrowedFd<'_>,
+        deadline: Deadline,
+        gone: &dyn Fn() -> bool,
+    ) -> Result<(), CallError> {
         let address = [Address::Unix(peer.unix_name.clone())];
-        self.dial(peer, &address, Purpose::Board, Some(fd), deadline).map(drop)
+        self.dial(peer, &address, Purpose::Board, Some(fd), deadline, gone).map(drop)
     }
 
-    fn call(&self, peer: &MemberInfo, local: bool, lane: Lane, deadline: Deadline) -> Result<Link, CallError> {
+    fn call(&self, peer: &MemberInfo, local: bool, lane: Lane, deadline: Deadline, gone: &dyn Fn() -> bool) -> Result<Link, CallError> {
         let unix = [Address::Unix(peer.unix_name.clone())];
         let tcp: Vec<Address> = peer.addresses.iter().copied().map(Address::Tcp).collect();
         let purpose = Purpose::Lane(lane.0);
@@ -141,16 +150,18 @@ impl Switchboard {
             TransportChoice::Auto | TransportChoice::Shm if local => {
                 let (duplex, fd) = Duplex::create()
                     .map_err(|error| CallError::Other(format!("shared memory for the link with rank {}: {error}", peer.rank)))?;
-                let connection = self.dial(peer, &unix, purpose, Some(std::os::fd::AsFd::as_fd(&fd)), deadline)?;
+                let connection = self.dial(peer, &unix, purpose, Some(fd.as_fd()), deadline, gone)?;
                 Ok(connection.into_shm_link(duplex, self.epoch, self.me))
             }
-            TransportChoice::Unix if local => Ok(self.dial(peer, &unix, purpose, None, deadline)?.into_stream_link(self.epoch, self.me)),
+            TransportChoice::Unix if local => {
+                Ok(self.dial(peer, &unix, purpose, None, deadline, gone)?.into_stream_link(self.epoch, self.me))
+            }
             TransportChoice::Shm | TransportChoice::Unix => Err(CallError::Other(format!(
                 "SYNCLINE_TRANSPORT={} cannot reach rank {} on another host ({}); use auto or tcp",
                 self.choice, peer.rank, peer.host_name
             ))),
             TransportChoice::Auto | TransportChoice::Tcp => {
-                Ok(self.dial(peer, &tcp, purpose, None, deadline)?.into_stream_link(self.epoch, self.me))
+                Ok(self.dial(peer, &tcp, purpose, None, deadline, gone)?.into_stream_link(self.epoch, self.me))
             }
         }
     }
@@ -160,13 +171,24 @@ impl Switchboard {
         peer: &MemberInfo,
         to: &[Address],
         purpose: Purpose,
-        fd: Option<std::os::fd::BorrowedFd<'_>>,
+        fd: Option<BorrowedFd<'_>>,
         deadline: Deadline,
+        gone: &dyn Fn() -> bool,
     ) -> Result<Connection, CallError> {
         let hello = Hello { purpose, rank: Some(self.me), epoch: self.epoch, instance: self.instance };
         let hello = hello.encode().map_err(|error| CallError::Other(error.to_string()))?;
         let config = DialConfig { key: self.key.clone(), expect_identity: Some(peer.instance), encrypt: self.encrypt };
-        Ok(dial_any_until(to, &config, &hello, fd, deadline)?)
+        // The other door may be crowded for a moment, so a failed attempt is repeated; but not at a dead member's door.
+        const ATTEMPT: Duration = Duration::from_millis(250);
+        loop {
+            match dial_any_until(to, &config, &hello, fd, deadline.within(ATTEMPT)) {
+                Ok(connection) => return Ok(connection),
+                Err(DialError::Interrupted) => return Err(CallError::Interrupted),
+                Err(_) if gone() => return Err(CallError::Gone),
+                Err(error) if deadline.expired() || error.is_about_the_token() => return Err(error.into()),
+                Err(_) => {}
+            }
+        }
     }
 
     fn await_call(&self, from: u32, lane: Lane, deadline: Deadline, gone: &dyn Fn() -> bool) -> Result<Link, CallError> {

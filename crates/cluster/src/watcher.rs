@@ -19,7 +19,7 @@ use syncline_wire::message::Control;
 use crate::control::send_control;
 use crate::coordinator::{heartbeat_interval, silent_after};
 use crate::fate::Fate;
-use crate::job::{Seat, monotonic_nanos};
+use crate::seat::{Seat, monotonic_nanos};
 use crate::{Error, roster};
 
 /// How often a rank renews its sign of life: once a second, more often when others wait for less than eight.
@@ -132,7 +132,7 @@ fn bury(seat: &Seat, rank: u32) {
 }
 
 /// Between hosts a dead coordinator may close nothing: its silence tells.
-fn listen_for_silence(seat: &Seat, line: &crate::job::ControlLine) {
+fn listen_for_silence(seat: &Seat, line: &crate::seat::ControlLine) {
     let silence = line.last_heard.lock().expect("no panic while held").elapsed();
     if silence < silent_after(seat.timeout) {
         return;

@@ -1,0 +1,163 @@
+//! Finds the culprit: turns the failure of an operation into an error that names the right rank.
+//!
+//! A wait can fail because a rank is dead, because it is frozen, because it left, or because it itself waits for such
+//! a one. What is known comes from the fates, from the signs of life on the host's board, and from the blame that others
+//! wrote down before they ended.
+
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+use syncline_shm::wait::Deadline;
+use syncline_transport::LinkError;
+use syncline_wire::message::{Blame, Control};
+
+use crate::bootstrap::Launcher;
+use crate::control::send_control;
+use crate::fate::Fate;
+use crate::seat::{Seat, monotonic_nanos};
+use crate::{Error, watcher};
+
+impl Seat {
+    /// Names the culprit of an operation that needed `peers` and failed because somebody is gone.
+    ///
+    /// The news of a death may still be on its way when a link breaks, so this waits for it a moment.
+    pub(crate) fn explain(&self, operation: &str, peers: &[u32], started: Instant, detail: &str) -> Error {
+        const NEWS: Duration = Duration::from_millis(300);
+        let deadline = Instant::now() + NEWS;
+        let mut held = self.news.0.lock().expect("no panic while held");
+        loop {
+            // Under `syncline run` the launcher says how the process ended, a moment after its socket closed.
+            let worth_waiting =
+                |fate: &Fate| self.launcher == Launcher::SynclineRun && !fate.exact && !fate.silent && Instant::now() < deadline;
+            if let Some((rank, fate)) = self.fates.culprit(peers).filter(|(_, fate)| !worth_waiting(fate)) {
+                drop(held);
+                return self.accuse(operation, rank, fate.how, fate.silent, started);
+            }
+            if let Some(rank) = peers.iter().copied().find(|rank| self.fates.has_left(*rank)) {
+                drop(held);
+                return self.accuse(operation, rank, "has left the job before this operation".into(), false, started);
+            }
+            if self.orphaned.load(Acquire) {
+                return Error::LauncherLost { operation: operation.into(), waited: started.elapsed() };
+            }
+            if self.leaving.load(Acquire) {
+                return Error::Closed { operation: operation.into() };
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                drop(held);
+                let rank = peers.first().copied().unwrap_or(self.me);
+                return self.accuse(operation, rank, format!("cannot be reached any more ({detail})"), false, started);
+            }
+            held = self.news.1.wait_timeout(held, deadline - now).expect("no panic while held").0;
+        }
+    }
+
+    fn accuse(&self, operation: &str, rank: u32, how: String, silent: bool, started: Instant) -> Error {
+        self.write_blame(rank, silent);
+        let who = self.topology.who(rank);
+        let waited = started.elapsed();
+        if silent {
+            let hint = "it may be stopped, swapping or cut off; look at it on its host, or raise SYNCLINE_TIMEOUT".into();
+            return Error::Timeout { operation: operation.into(), missing: vec![who], detail: format!(", which {how}"), waited, hint };
+        }
+        let hint = match self.launcher {
+            Launcher::SynclineRun => {
+                format!("look at the last lines of rank {rank} above or in --log-dir; the kernel log tells of the out-of-memory killer")
+            }
+            _ => format!("look at the output of rank {rank} and at the kernel log of {} (out of memory?)", who.host),
+        };
+        Error::PeerLost { operation: operation.into(), who, how, waited, hint }
+    }
+
+    /// The members that `operation` still waits for when its deadline passed, and what is known about them.
+    pub(crate) fn late(&self, operation: &str, missing: &[u32], started: Instant, done: &str) -> Error {
+        // Whoever is known to be gone or silent holds up the others too: they are not to blame.
+        if let Some((rank, fate)) = self.fates.culprit(&self.suspects(missing)) {
+            return self.accuse(operation, rank, fate.how, fate.silent, started);
+        }
+        // Who waits for a rank that itself waits for a frozen one should hear of the frozen one.
+        let frozen: Vec<u32> = self.frozen_neighbours();
+        let through = missing.iter().all(|rank| !frozen.contains(rank)) && !frozen.is_empty();
+        let waited_for = missing;
+        let missing = if through { &frozen[..] } else { missing };
+        if let Some(first) = missing.first() {
+            self.write_blame(*first, true);
+        }
+        let mut known: Vec<String> = missing.iter().filter_map(|rank| self.sign_of_life(*rank)).collect();
+        if through {
+            known.push(format!("this wait was for rank {}, which waits too", waited_for.first().copied().unwrap_or(self.me)));
+        }
+        let mut detail = done.to_owned();
+        if !known.is_empty() {
+            detail.push_str(&format!(" ({})", known.join("; ")));
+        }
+        Error::Timeout {
+            operation: operation.into(),
+            missing: missing.iter().map(|rank| self.topology.who(*rank)).collect(),
+            detail,
+            waited: started.elapsed(),
+            hint: "every rank must make the same calls in the same order; raise SYNCLINE_TIMEOUT if it only needs longer".into(),
+        }
+    }
+
+    /// Frozen or merely busy? A neighbour's watcher renews its sign of life all the time.
+    fn sign_of_life(&self, rank: u32) -> Option<String> {
+        let silence = self.silence(rank)?;
+        Some(if silence > watcher::frozen_after(self.timeout) {
+            format!("rank {rank} is frozen: no sign of life for {:.1} s", silence.as_secs_f64())
+        } else {
+            format!("rank {rank} is alive but has not come here")
+        })
+    }
+
+    fn frozen_neighbours(&self) -> Vec<u32> {
+        let host = &self.topology.hosts()[self.topology.host_of(self.me)];
+        let is_frozen =
+            |rank: &u32| *rank != self.me && self.silence(*rank).is_some_and(|silence| silence > watcher::frozen_after(self.timeout));
+        host.ranks.iter().copied().filter(is_frozen).collect()
+    }
+
+    /// How long nothing was heard of a neighbour; none for ranks of other hosts and for those that have left.
+    pub(crate) fn silence(&self, rank: u32) -> Option<Duration> {
+        let board = self.board().filter(|_| self.topology.same_host(self.me, rank) && !self.fates.is_over(rank))?;
+        let beat = board.slot(self.topology.local_rank(rank) as usize).heartbeat();
+        (beat != 0).then(|| Duration::from_nanos(monotonic_nanos().saturating_sub(beat)))
+    }
+
+    /// What a failed frame of `operation` with `peer` means.
+    pub(crate) fn link_failed(&self, operation: &str, peer: u32, started: Instant, error: &LinkError) -> Error {
+        match error {
+            LinkError::Timeout { .. } => self.late(operation, &[peer], started, ""),
+            LinkError::Interrupted => Error::Interrupted { operation: operation.into(), waited: started.elapsed() },
+            other => self.explain(operation, &self.suspects(&[peer]), started, &other.to_string()),
+        }
+    }
+
+    /// All other ranks, those of `first` before the rest, so that the most likely culprit is named.
+    pub(crate) fn suspects(&self, first: &[u32]) -> Vec<u32> {
+        let rest = (0..self.topology.world()).filter(|rank| *rank != self.me && !first.contains(rank));
+        first.iter().copied().chain(rest).collect()
+    }
+
+    /// Leaves a note for whoever sees this process end: on the board for neighbours, with the coordinator for the rest.
+    fn write_blame(&self, rank: u32, silent: bool) {
+        if rank == self.me {
+            return;
+        }
+        if let Some(board) = self.board() {
+            board.slot(self.my_slot()).blame_once(rank, silent);
+        }
+        if let Some(line) = &self.control {
+            let mut sender = line.sender.lock().expect("no panic while held");
+            let _ = send_control(sender.as_mut(), &Control::Blaming(Blame { rank, silent }), Deadline::after(Duration::from_millis(200)));
+        }
+    }
+
+    /// Whom a neighbour blamed before it ended; never itself, and never this rank, which knows better.
+    pub(crate) fn blame_on_board(&self, rank: u32) -> Option<Blame> {
+        let board = self.board().filter(|_| self.topology.same_host(self.me, rank))?;
+        let (blamed, silent) = board.slot(self.topology.local_rank(rank) as usize).blame()?;
+        (blamed != rank && blamed != self.me && blamed < self.topology.world()).then_some(Blame { rank: blamed, silent })
+    }
+}

@@ -1,0 +1,125 @@
+//! What the threads of a seat share: who the others are, whether they live, and how to reach them.
+
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use syncline_shm::board::Board;
+use syncline_shm::wait::Deadline;
+use syncline_transport::{Link, SendHalf, Severer};
+
+use crate::bootstrap::Launcher;
+use crate::fate::{Fate, Fates};
+use crate::switchboard::{CallError, Lane, Switchboard};
+use crate::{Error, Topology};
+
+/// What the threads of a seat share.
+pub(crate) struct Seat {
+    pub(crate) me: u32,
+    pub(crate) topology: Topology,
+    pub(crate) fates: Fates,
+    pub(crate) timeout: Duration,
+    pub(crate) launcher: Launcher,
+    pub(crate) board: OnceLock<Arc<Board>>,
+    pub(crate) switchboard: Option<Switchboard>,
+    pub(crate) control: Option<ControlLine>,
+    /// The coordinator is gone, and no rank with it: the launcher died.
+    pub(crate) orphaned: AtomicBool,
+    /// Set when this seat leaves, so that its own threads take closing links for what they are.
+    pub(crate) leaving: AtomicBool,
+    pub(crate) news: (Mutex<()>, Condvar),
+}
+
+/// This member's end of the control link.
+pub(crate) struct ControlLine {
+    pub(crate) sender: Mutex<Box<dyn SendHalf>>,
+    pub(crate) severer: Severer,
+    /// Whether the coordinator runs on this host, where its death closes the socket at once.
+    pub(crate) local: bool,
+    pub(crate) last_heard: Mutex<Instant>,
+}
+
+impl Seat {
+    /// The host's board; none for a rank that is alone on its host.
+    pub(crate) fn board(&self) -> Option<&Arc<Board>> {
+        self.board.get()
+    }
+
+    /// This rank's slot on its host's board.
+    pub(crate) fn my_slot(&self) -> usize {
+        self.topology.local_rank(self.me) as usize
+    }
+
+    /// Wakes every wait of this process, so that it looks at the fates again.
+    pub(crate) fn ring(&self) {
+        if let Some(board) = self.board() {
+            board.slot(self.my_slot()).bell().ring();
+        }
+        let _held = self.news.0.lock().expect("no panic while held");
+        self.news.1.notify_all();
+    }
+
+    pub(crate) fn link(&self, peer: u32, lane: Lane, deadline: Deadline) -> Result<Link, Error> {
+        let operation = format!("link with rank {peer}");
+        let started = Instant::now();
+        let Some(switchboard) = self.switchboard.as_ref().filter(|_| peer < self.topology.world() && peer != self.me) else {
+            return Err(Error::Configuration {
+                detail: format!("{operation}: rank {} of {} has no link with it", self.me, self.topology.world()),
+            });
+        };
+        let member = self.topology.member(peer);
+        let gone = || self.fates.is_over(peer) || self.orphaned.load(Acquire) || self.leaving.load(Acquire);
+        switchboard.link(member, self.topology.same_host(self.me, peer), lane, deadline, &gone).map_err(|error| match error {
+            CallError::Interrupted => Error::Interrupted { operation, waited: started.elapsed() },
+            CallError::NoCall(_) => self.late(&operation, &[peer], started, ""),
+            CallError::Gone | CallError::Dial(_) => self.explain(&operation, &[peer], started, &error.to_string()),
+            CallError::Other(detail) => Error::System { operation, detail },
+        })
+    }
+
+    /// Writes down the end of `rank` and ends the links with it and with whom it blames.
+    pub(crate) fn bury(&self, rank: u32, fate: Fate) {
+        let blamed = fate.blames;
+        if self.fates.mark_down(rank, fate)
+            && let Some(switchboard) = &self.switchboard
+        {
+            switchboard.sever(rank);
+            blamed.into_iter().for_each(|culprit| switchboard.sever(culprit));
+        }
+    }
+
+    /// Waits until each of `ranks` has left or died; the death of one is no error here.
+    pub(crate) fn wait_until_over(&self, ranks: &[u32], operation: &str, deadline: Deadline) -> Result<(), Error> {
+        const LOOK: Duration = Duration::from_millis(200);
+        let started = Instant::now();
+        let mut warned = false;
+        let mut held = self.news.0.lock().expect("no panic while held");
+        loop {
+            // A neighbour that has been frozen for a whole timeout will not say goodbye either.
+            let frozen = |rank: u32| self.silence(rank).is_some_and(|silence| silence > self.timeout);
+            let staying = || ranks.iter().copied().filter(|rank| !self.fates.is_over(*rank) && !frozen(*rank));
+            if !warned && started.elapsed() > self.timeout {
+                warned = true;
+                let names: Vec<_> = staying().map(|rank| self.topology.who(rank)).collect();
+                tracing::warn!("rank {} is done and waits for {} to leave, which still need it", self.me, crate::error::list(&names));
+            }
+            if self.orphaned.load(Acquire) || staying().next().is_none() {
+                return Ok(());
+            }
+            if deadline.interrupted() {
+                return Err(Error::Interrupted { operation: operation.into(), waited: started.elapsed() });
+            }
+            if deadline.expired() {
+                let missing: Vec<u32> = staying().collect();
+                return Err(self.late(operation, &missing, started, " to leave"));
+            }
+            held = self.news.1.wait_timeout(held, deadline.slice(LOOK)).expect("no panic while held").0;
+        }
+    }
+}
+
+/// The clock that all processes of a host share.
+pub(crate) fn monotonic_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
