@@ -221,6 +221,8 @@ impl Region {
         &self.words[offset / 8]
     }
 
+    pub(crate) fn prefetch(&self, _offset: usize) {}
+
     /// The word overlays payload of an earlier lap, which must have been copied out by now.
     pub(crate) fn clear_word(&self, offset: usize) {
         self.copy_in(offset, &[0; 8]);

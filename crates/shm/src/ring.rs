@@ -310,23 +310,33 @@ impl Consumer {
         publish(&self.control.head, self.head);
     }
 
-    /// As [`pop_front`](Consumer::pop_front), but tells when it is time to look for a sleeping producer: after each
-    /// quarter of the ring, which saves a fence for most records.
+    /// As [`try_pop`](Consumer::try_pop), for a producer whose records take at most half of the ring: it says when to look
+    /// for a sleeping producer, `Some(true)`, which is once per quarter of the ring and saves the others a fence.
     ///
-    /// A producer sleeps only when a record of at most a quarter finds no room, that is: with more than three
-    /// quarters in front of us. So we come to such a moment before the ring is empty.
+    /// Such a producer sleeps only with about half of the ring or more in front of us, so we look before it is empty.
+    pub fn try_pop_and_look(&mut self, into: &mut Vec<u8>) -> Result<Option<bool>, Corrupt> {
+        let Some(len) = self.front()? else {
+            return Ok(None);
+        };
+        into.clear();
+        self.append_front(0, len, into);
+        Ok(Some(self.pop_front_and_look()))
+    }
+
+    /// The second half of [`try_pop_and_look`](Consumer::try_pop_and_look).
     #[inline]
     pub(crate) fn pop_front_and_look(&mut self) -> bool {
-        if self.head - self.looked >= self.capacity / 4 {
-            self.looked = self.head;
-            self.pop_front();
-            return true;
-        }
         let len = self.front.take().expect("only a record that was looked at");
         self.head += footprint(len);
-        // The same Release as in `pop_front`, without its fence: nobody is looked for.
-        self.control.head.store(self.head, Ordering::Release);
-        false
+        let look = self.head - self.looked >= self.capacity / 4;
+        if look {
+            self.looked = self.head;
+            publish(&self.control.head, self.head);
+        } else {
+            // The same Release as in `pop_front`, without its fence: nobody is looked for.
+            self.control.head.store(self.head, Ordering::Release);
+        }
+        look
     }
 
     /// Where `len` bytes of the front record begin, and how many come before the wrap.

@@ -115,6 +115,64 @@ fn records_arrive_in_order_through_a_ring_that_is_too_small() {
 }
 
 #[test]
+fn a_producer_is_not_forgotten_by_a_consumer_that_looks_once_per_quarter() {
+    // Seven records fill the ring, nine are sent; a quarter is two of them.
+    explore(2, || {
+        let (mut producer, mut consumer) = ring::private(128);
+        let (room, data) = (Bell::private(), Bell::private());
+        let sender = {
+            let (room, data) = (room.clone(), data.clone());
+            thread::spawn(move || {
+                for n in 1..=9_u8 {
+                    wait(&room, || match producer.try_push(&[&[n]]) {
+                        Ok(()) => Some(()),
+                        Err(PushError::Full) => None,
+                        Err(error) => panic!("{error}"),
+                    });
+                    data.ring_if_waiting();
+                }
+            })
+        };
+        let mut record = Vec::new();
+        for n in 1..=9_u8 {
+            let look = wait(&data, || consumer.try_pop_and_look(&mut record).unwrap());
+            assert_eq!(record, [n]);
+            if look {
+                room.ring_if_waiting();
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn lines_that_are_taken_ahead_are_nobodys() {
+    // Large enough for the producer to touch the lines of its next records while the consumer copies.
+    explore(2, || {
+        let (mut producer, mut consumer) = ring::private(512);
+        let sender = thread::spawn(move || {
+            for n in 1..=3_u8 {
+                producer.try_push(&[&[n; 90]]).unwrap();
+            }
+        });
+        let mut record = Vec::new();
+        let mut seen = 0;
+        for _ in 0..2 {
+            if consumer.try_pop(&mut record).unwrap() {
+                seen += 1;
+                assert_eq!(record, [seen; 90]);
+            }
+        }
+        sender.join().unwrap();
+        while consumer.try_pop(&mut record).unwrap() {
+            seen += 1;
+            assert_eq!(record, [seen; 90]);
+        }
+        assert_eq!(seen, 3);
+    });
+}
+
+#[test]
 fn a_record_that_wraps_is_copied_without_a_race() {
     explore(3, || {
         let (mut producer, mut consumer) = ring::private(32);
