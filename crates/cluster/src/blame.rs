@@ -76,17 +76,16 @@ impl Seat {
         if let Some((rank, fate)) = self.fates.culprit(&self.suspects(missing)) {
             return self.accuse(operation, rank, fate.how, fate.silent, started);
         }
-        // Who waits for a rank that itself waits for a frozen one should hear of the frozen one.
-        let frozen: Vec<u32> = self.frozen_neighbours();
-        let through = missing.iter().all(|rank| !frozen.contains(rank)) && !frozen.is_empty();
-        let waited_for = missing;
-        let missing = if through { &frozen[..] } else { missing };
-        if let Some(first) = missing.first() {
+        // A frozen neighbour holds up those who wait for it, so it is named rather than they.
+        let frozen = self.frozen_neighbours();
+        let named = if frozen.is_empty() { missing } else { &frozen[..] };
+        if let Some(first) = named.first() {
             self.write_blame(*first, true);
         }
-        let mut known: Vec<String> = missing.iter().filter_map(|rank| self.sign_of_life(*rank)).collect();
-        if through {
-            known.push(format!("this wait was for rank {}, which waits too", waited_for.first().copied().unwrap_or(self.me)));
+        let mut known: Vec<String> = named.iter().filter_map(|rank| self.sign_of_life(*rank)).collect();
+        let behind: Vec<String> = missing.iter().filter(|rank| !named.contains(rank)).map(|rank| format!("rank {rank}")).collect();
+        if !behind.is_empty() {
+            known.push(format!("{} did not come either, probably because of it", behind.join(", ")));
         }
         let mut detail = done.to_owned();
         if !known.is_empty() {
@@ -94,7 +93,7 @@ impl Seat {
         }
         Error::Timeout {
             operation: operation.into(),
-            missing: missing.iter().map(|rank| self.topology.who(*rank)).collect(),
+            missing: named.iter().map(|rank| self.topology.who(*rank)).collect(),
             detail,
             waited: started.elapsed(),
             hint: "every rank must make the same calls in the same order; raise SYNCLINE_TIMEOUT if it only needs longer".into(),
