@@ -118,10 +118,31 @@ fn elsewhere(seat: &Seat, round: u64, error: MeetError, started: Instant) -> Err
     }
 }
 
+/// The barriers of one group of ranks, over links of their own.
+///
+/// Cost: ⌈log₂ n⌉ frames of 64 bytes sent and received by each member, whichever hosts they sit on.
+pub(crate) struct GroupBarrier {
+    exchange: Exchange,
+    round: u64,
+}
+
+impl GroupBarrier {
+    pub(crate) fn new(group: Group) -> Self {
+        GroupBarrier { exchange: Exchange::new(group), round: 0 }
+    }
+
+    /// Arrives, and returns when every member of the group has.
+    pub(crate) fn pass(&mut self, seat: &Seat, deadline: Deadline) -> Result<(), Error> {
+        self.round += 1;
+        self.exchange.meet(seat, self.round, Instant::now(), deadline)
+    }
+}
+
 /// A dissemination barrier over links: in step k each sends to the member 2ᵏ places on and hears from the one 2ᵏ back.
 struct Exchange {
     group: Group,
     fingerprint: Fingerprint,
+    lane: Lane,
     links: HashMap<u32, Link>,
     /// Words that came before their turn: a fast member may be a round ahead.
     early: HashSet<(u32, u64)>,
@@ -129,7 +150,8 @@ struct Exchange {
 
 impl Exchange {
     fn new(group: Group) -> Self {
-        Exchange { fingerprint: group.fingerprint("barrier"), group, links: HashMap::new(), early: HashSet::new() }
+        let fingerprint = group.fingerprint("barrier");
+        Exchange { fingerprint, lane: Lane::of(fingerprint), group, links: HashMap::new(), early: HashSet::new() }
     }
 
     fn meet(&mut self, seat: &Seat, round: u64, started: Instant, deadline: Deadline) -> Result<(), Error> {
@@ -169,7 +191,7 @@ impl Exchange {
     fn link(&mut self, seat: &Seat, peer: u32, deadline: Deadline) -> Result<&mut Link, Failure> {
         match self.links.entry(peer) {
             Entry::Occupied(link) => Ok(link.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(seat.link(peer, Lane::BARRIER, deadline).map_err(Failure::Link)?)),
+            Entry::Vacant(place) => Ok(place.insert(seat.link(peer, self.lane, deadline).map_err(Failure::Link)?)),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A seat has up to three threads, all asleep unless something happens: the *door* (members that call), the *control
 //! link* (words of the coordinator) and the *watcher* (processes of this host that end). A world of one has none.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, TryLockError};
@@ -15,7 +16,7 @@ use syncline_shm::wait::Deadline;
 use syncline_transport::{DoorWaker, Link, LinkError};
 use syncline_wire::message::{Blame, Control};
 
-use crate::barrier::Barrier;
+use crate::barrier::{Barrier, GroupBarrier};
 use crate::bootstrap::{Launch, Launcher};
 use crate::control::send_control;
 use crate::coordinator::Coordinator;
@@ -24,12 +25,13 @@ use crate::seat::Seat;
 use crate::settings::Settings;
 use crate::switchboard::Lane;
 use crate::watcher::WatcherHandle;
-use crate::{Error, Role, Topology, roster};
+use crate::{Error, Group, Role, Topology, roster};
 
 /// A seat in a job. Dropping it without [`leave`](Job::leave) looks to the others like a death.
 pub struct Job {
     pub(crate) seat: Arc<Seat>,
     barrier: Mutex<Barrier>,
+    groups: Mutex<HashMap<Group, Arc<Mutex<GroupBarrier>>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     watcher: Option<WatcherHandle>,
     door: Option<DoorWaker>,
@@ -78,6 +80,7 @@ impl Job {
         Ok(Job {
             seat: parts.seat,
             barrier: Mutex::new(barrier),
+            groups: Mutex::default(),
             threads: Mutex::new(parts.threads),
             watcher: parts.watcher,
             door: parts.door,
@@ -126,6 +129,25 @@ impl Job {
             Ok(mut barrier) => barrier.pass(&self.seat, deadline),
             Err(_) => self.barrier_after_another_thread(deadline),
         }
+    }
+
+    /// The group of `ranks`, in this order, of which this process must be one.
+    pub fn group(&self, ranks: &[u32]) -> Result<Group, Error> {
+        let world = self.world();
+        let known = ranks.iter().all(|rank| *rank < world);
+        known.then(|| Group::new(ranks.to_vec(), self.rank())).flatten().ok_or_else(|| Error::Configuration {
+            detail: format!("group {ranks:?}: its ranks must be different, below {world}, and rank {} one of them", self.rank()),
+        })
+    }
+
+    /// Waits until every member of `group` has called it; ranks outside of the group take no part.
+    pub fn group_barrier(&self, group: &Group, deadline: Deadline) -> Result<(), Error> {
+        self.usable("barrier")?;
+        let mut groups = self.groups.lock().expect("no panic while held");
+        let barrier = Arc::clone(groups.entry(group.clone()).or_insert_with(|| Arc::new(Mutex::new(GroupBarrier::new(group.clone())))));
+        drop(groups);
+        let mut barrier = barrier.lock().map_err(|_| Error::Closed { operation: "barrier".into() })?;
+        barrier.pass(&self.seat, deadline)
     }
 
     /// Threads of one process pass one after the other. Waiting for the turn keeps the deadline and hears an interrupt.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use syncline_shm::duplex::Duplex;
 use syncline_shm::wait::Deadline;
 use syncline_transport::{Address, Connection, DialConfig, DialError, JobKey, Link, Severer, dial_any_until};
+use syncline_wire::Fingerprint;
 use syncline_wire::message::{Hello, MemberInfo, Purpose};
 
 use crate::settings::TransportChoice;
@@ -22,12 +23,18 @@ use crate::settings::TransportChoice;
 pub struct Lane(pub u32);
 
 impl Lane {
-    /// Barriers between hosts and of groups.
-    pub const BARRIER: Lane = Lane(1);
     /// Measurements.
     pub const BENCH: Lane = Lane(2);
     /// The first lane that is free for others.
     pub const FIRST_FREE: Lane = Lane(16);
+    /// From here on lanes are named by what they carry.
+    const NAMED: u32 = 1 << 31;
+
+    /// The lane of one operation of one group, which its members derive alike.
+    pub(crate) fn of(operation: Fingerprint) -> Lane {
+        let name = operation.0;
+        Lane(Lane::NAMED | u32::from_le_bytes([name[0], name[1], name[2], name[3]]))
+    }
 }
 
 /// Calls that nobody here has asked for yet. A member makes a few per neighbour; more is a mistake or mischief.

@@ -18,7 +18,7 @@ mod session;
 pub use config::Config;
 pub use error::Error;
 pub use session::Session;
-pub use syncline_cluster::{Deadline, ErrorKind, Lane, Role, Settings, Topology, TransportChoice, Who, bootstrap};
+pub use syncline_cluster::{Deadline, ErrorKind, Group, Lane, Role, Settings, Topology, TransportChoice, Who, bootstrap};
 pub use syncline_transport as transport;
 
 /// The names a program usually needs.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_cluster::{Deadline, Job, Lane, Role, Topology};
+use syncline_cluster::{Deadline, Group, Job, Lane, Role, Topology};
 use syncline_transport::{Link, LinkError};
 
 use crate::{Config, Error};
@@ -124,6 +124,16 @@ impl Session {
     /// [`barrier`](Session::barrier) with a deadline of the caller's.
     pub fn barrier_by(&self, deadline: Deadline) -> Result<(), Error> {
         Ok(self.job.barrier(deadline)?)
+    }
+
+    /// The group of `ranks`, in this order, of which this process must be one. All members build it from the same list.
+    pub fn group(&self, ranks: &[u32]) -> Result<Group, Error> {
+        Ok(self.job.group(ranks)?)
+    }
+
+    /// Returns when every member of `group` has called it; the others take no part.
+    pub fn group_barrier(&self, group: &Group) -> Result<(), Error> {
+        Ok(self.job.group_barrier(group, Deadline::after(self.timeout()))?)
     }
 
     /// A link of one's own with `peer`, for measurements and extensions. Both sides must ask for it.
