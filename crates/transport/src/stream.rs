@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::io::ioctl_fionbio;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
 use rustix::process::{Pid, getpid};
 
 use syncline_metrics::{Counter, LinkStats};
 
 use crate::framing::{ByteInlet, Bytes, Outlet, Stamp, Stopped, link};
-use crate::link::{Link, LinkInfo};
+use crate::link::{Link, LinkInfo, TransportKind};
 use crate::{Deadline, LinkError};
 
 /// A connected stream socket that ends for the peer when it ends here, even if a forked child still holds a copy.
@@ -78,6 +78,10 @@ const MUCH: usize = 128 << 10;
 
 /// Makes a link of a connected stream socket whose traffic is not sealed.
 pub(crate) fn clear_link(fd: OwnedFd, stamp: Stamp, info: LinkInfo) -> Link {
+    if info.transport == TransportKind::Unix {
+        // Twice the usual buffer: fewer wake-ups per megabyte. TCP finds its own size, and asking would stop it.
+        let _ = set_socket_send_buffer_size(&fd, 1 << 20);
+    }
     let socket = Arc::new(Socket::new_for_much(fd));
     let wake = waker(&socket);
     let stats = Arc::new(LinkStats::new());
