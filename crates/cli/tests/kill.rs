@@ -110,7 +110,8 @@ fn a_frozen_rank_is_named_by_every_survivor_within_the_timeout() {
         for report in survivors(&ending, victim, seed) {
             assert_eq!((report.kind.as_str(), report.who), ("Timeout", Some(victim)), "seed {seed}: {}", report.text);
             let late = Duration::from_micros(report.at.saturating_sub(stopped));
-            assert!(late <= Duration::from_secs(4), "seed {seed}: rank {} noticed only after {late:?}", report.rank);
+            // Its wait began after the stop and lasts the timeout; a second more is the machine's.
+            assert!(late <= Duration::from_secs(3), "seed {seed}: rank {} noticed only after {late:?}", report.rank);
         }
     }
 }

@@ -59,11 +59,6 @@ impl Fates {
         self.downs.load(Acquire) != 0 // pairs with the Release in `mark_down`
     }
 
-    /// Whether `rank` is known to be down.
-    pub(crate) fn is_down(&self, rank: u32) -> bool {
-        self.flags[rank as usize].load(Acquire) == DOWN
-    }
-
     /// Whether `rank` has left politely.
     pub(crate) fn has_left(&self, rank: u32) -> bool {
         self.flags[rank as usize].load(Acquire) == LEFT
@@ -142,7 +137,7 @@ mod tests {
         let fates = Fates::new(4);
         fates.mark_down(1, Fate { blames: Some(2), ..Fate::gone("exited") });
         assert_eq!(fates.culprit(&[0, 1, 2, 3]).map(|(rank, _)| rank), Some(2));
-        assert!(fates.is_down(2));
+        assert!(fates.any_down() && fates.is_over(2));
     }
 
     #[test]

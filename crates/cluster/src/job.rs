@@ -184,11 +184,6 @@ impl Job {
         self.seat.link(peer, lane, deadline)
     }
 
-    /// Whether `rank` is known to be dead or unreachable.
-    pub fn is_down(&self, rank: u32) -> bool {
-        self.seat.fates.is_down(rank)
-    }
-
     /// Turns the failure of a frame of `operation` with `peer` into an error that names the culprit.
     pub fn link_failed(&self, operation: &str, peer: u32, started: Instant, error: &LinkError) -> Error {
         self.seat.link_failed(operation, peer, started, error)

@@ -1,4 +1,4 @@
-//! What passed over one link, and how often its two sides had to sleep or be woken.
+//! What passed over one link, and how often its two sides had to sleep.
 //!
 //! The sending and the receiving side are usually two threads. Each bumps counters in cache lines of its own, so
 //! that counting a frame costs neither of them a trip to the other's core.
@@ -20,8 +20,6 @@ pub struct LinkStats {
     pub frames_sent: Counter,
     /// Bytes of those frames, headers included.
     pub bytes_sent: Counter,
-    /// Times this side woke its peer: a system call each.
-    pub wakeups: Counter,
     /// Times a send had to sleep until the peer made room.
     pub send_parks: Counter,
     gap: Gap,
@@ -51,7 +49,6 @@ impl LinkStats {
         LinkSnapshot {
             frames_sent: self.frames_sent.get(),
             bytes_sent: self.bytes_sent.get(),
-            wakeups: self.wakeups.get(),
             send_parks: self.send_parks.get(),
             frames_received: self.frames_received.get(),
             bytes_received: self.bytes_received.get(),
@@ -68,8 +65,6 @@ pub struct LinkSnapshot {
     pub frames_sent: u64,
     /// Bytes of those frames, headers included.
     pub bytes_sent: u64,
-    /// Times this side woke its peer.
-    pub wakeups: u64,
     /// Times a send had to sleep.
     pub send_parks: u64,
     /// Frames taken from the link whole.
@@ -84,11 +79,10 @@ pub struct LinkSnapshot {
 
 impl LinkSnapshot {
     /// Name, help and value of each count, as the registry shows them.
-    pub(crate) fn named(&self) -> [(&'static str, &'static str, u64); 8] {
+    pub(crate) fn named(&self) -> [(&'static str, &'static str, u64); 7] {
         [
             ("syncline_link_frames_sent_total", "Frames handed to the link.", self.frames_sent),
             ("syncline_link_bytes_sent_total", "Bytes of frames handed to the link.", self.bytes_sent),
-            ("syncline_link_wakeups_total", "Times the peer was woken.", self.wakeups),
             ("syncline_link_send_parks_total", "Times a send slept until there was room.", self.send_parks),
             ("syncline_link_frames_received_total", "Frames taken from the link.", self.frames_received),
             ("syncline_link_bytes_received_total", "Bytes of frames taken from the link.", self.bytes_received),
@@ -117,7 +111,6 @@ mod tests {
         let counters = [
             &stats.frames_sent,
             &stats.bytes_sent,
-            &stats.wakeups,
             &stats.send_parks,
             &stats.frames_received,
             &stats.bytes_received,
@@ -128,6 +121,6 @@ mod tests {
             counter.add(value);
         }
         let seen = stats.snapshot();
-        assert_eq!(seen.named().map(|(_, _, value)| value), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(seen.named().map(|(_, _, value)| value), [1, 2, 3, 4, 5, 6, 7]);
     }
 }

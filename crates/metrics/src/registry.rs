@@ -233,7 +233,7 @@ mod tests {
                         syncline_link_bytes_sent_total{peer=\"1\",transport=\"shm\"} 64\n\
                         syncline_link_bytes_sent_total{peer=\"2\",transport=\"tcp\"} 128\n";
         assert!(page.contains(together), "{page}");
-        assert_eq!(page.matches("# TYPE").count(), 8);
+        assert_eq!(page.matches("# TYPE").count(), 7);
     }
 
     #[test]
