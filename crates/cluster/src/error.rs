@@ -157,6 +157,22 @@ pub enum Error {
         /// Which, and why.
         detail: String,
     },
+    /// An array has another shape, size or dtype than the operation needs; nothing was changed.
+    #[error("{operation}: {detail}")]
+    ShapeMismatch {
+        /// What was asked for.
+        operation: String,
+        /// What was given and what is needed.
+        detail: String,
+    },
+    /// A key, row or name that does not exist; nothing was changed.
+    #[error("{operation}: {detail}")]
+    UnknownKey {
+        /// What was asked for.
+        operation: String,
+        /// Which, and what there is.
+        detail: String,
+    },
     /// The operating system refused something.
     #[error("{operation}: {detail}")]
     System {
@@ -179,6 +195,8 @@ impl Error {
             Error::Closed { .. } => ErrorKind::Closed,
             Error::Interrupted { .. } => ErrorKind::Interrupted,
             Error::Forked { .. } => ErrorKind::Forked,
+            Error::ShapeMismatch { .. } => ErrorKind::ShapeMismatch,
+            Error::UnknownKey { .. } => ErrorKind::UnknownKey,
             Error::System { .. } => ErrorKind::System,
         }
     }

@@ -1,8 +1,13 @@
 //! A process's place in its job, as users hold it.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Group, Job, Lane, Role, Topology};
+use syncline_table::{Spec, Table, Tables};
+use syncline_tensor::DType;
+use syncline_tensor::kernels::ReduceOp;
 use syncline_transport::{Link, LinkError};
 
 use crate::{Config, Error};
@@ -13,7 +18,8 @@ use crate::{Config, Error};
 /// this process failed; a process that dies needs not even do that.
 #[derive(Debug)]
 pub struct Session {
-    job: Job,
+    job: Arc<Job>,
+    tables: Tables,
 }
 
 impl Session {
@@ -30,7 +36,8 @@ impl Session {
 
     /// [`open`](Session::open) with a deadline of the caller's.
     pub fn open_by(config: Config, deadline: Deadline) -> Result<Session, Error> {
-        Ok(Session { job: Job::join(&config.launch, &config.settings, deadline)? })
+        let job = Arc::new(Job::join(&config.launch, &config.settings, deadline)?);
+        Ok(Session { tables: Tables::new(Arc::clone(&job)), job })
     }
 
     /// Coordinates the job that `config` describes without being a rank of it, until everybody has left: what a DMLC
@@ -110,7 +117,7 @@ impl Session {
         self.job.launcher().name()
     }
 
-    /// Returns when every rank has called it.
+    /// Returns when every rank has called it. Every add issued before it by anyone is applied before anyone leaves it.
     ///
     /// ```
     /// let session = syncline::Session::solo()?;
@@ -123,7 +130,49 @@ impl Session {
 
     /// [`barrier`](Session::barrier) with a deadline of the caller's.
     pub fn barrier_by(&self, deadline: Deadline) -> Result<(), Error> {
+        self.tables.flush(deadline)?;
         Ok(self.job.barrier(deadline)?)
+    }
+
+    /// Makes a table: every worker calls this in the same order with the same `spec`, and worker 0's `initial` counts.
+    ///
+    /// Typed tables are made through this too.
+    #[track_caller]
+    pub fn create_table(&self, spec: Spec, initial: Option<&[u8]>) -> Result<Table, Error> {
+        let site = std::panic::Location::caller().to_string();
+        self.create_table_at(spec, initial, &site, Deadline::after(self.timeout()))
+    }
+
+    /// [`create_table`](Session::create_table) for a caller that knows better where the user's call stands.
+    pub fn create_table_at(&self, spec: Spec, initial: Option<&[u8]>, site: &str, deadline: Deadline) -> Result<Table, Error> {
+        Ok(self.tables.create(spec, initial, site, deadline)?)
+    }
+
+    /// Saves all tables with their updater states below `path`. Every worker calls it.
+    ///
+    /// A crash while saving leaves the previous checkpoint as it was.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.save_by(path, Deadline::after(self.timeout()))
+    }
+
+    /// [`save`](Session::save) with a deadline of the caller's.
+    pub fn save_by(&self, path: impl AsRef<Path>, deadline: Deadline) -> Result<(), Error> {
+        Ok(self.tables.save(path.as_ref(), deadline)?)
+    }
+
+    /// Fills the tables, made before in the same manner, from a checkpoint of any number of workers and servers.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.load_by(path, Deadline::after(self.timeout()))
+    }
+
+    /// [`load`](Session::load) with a deadline of the caller's.
+    pub fn load_by(&self, path: impl AsRef<Path>, deadline: Deadline) -> Result<(), Error> {
+        Ok(self.tables.load(path.as_ref(), deadline)?)
+    }
+
+    /// Combines raw bytes of `dtype` over all workers, in place and in order of worker; no server takes part.
+    pub fn aggregate_bytes(&self, array: &mut [u8], dtype: DType, op: ReduceOp, deadline: Deadline) -> Result<(), Error> {
+        Ok(self.tables.aggregate(array, dtype, op, deadline)?)
     }
 
     /// The group of `ranks`, in this order, of which this process must be one. All members build it from the same list.
@@ -155,7 +204,10 @@ impl Session {
 
     /// [`shutdown`](Session::shutdown) with a deadline of the caller's.
     pub fn shutdown_by(&self, deadline: Deadline) -> Result<(), Error> {
-        Ok(self.job.leave(deadline)?)
+        // Whatever a flush cannot do any more is lost with a lost peer, which the leaving itself will tell of.
+        let finished = self.tables.finish(deadline);
+        self.job.leave(deadline)?;
+        Ok(finished?)
     }
 
     /// Stays until every worker has left or died: what a dedicated server does.

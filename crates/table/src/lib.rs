@@ -1,0 +1,15 @@
+//! Tables: arrays, matrices and key spaces that many workers read and add to.
+//!
+//! [`Tables`] belongs to a job and makes [`Table`]s; making one is collective. Calls move raw bytes of the table's
+//! dtype; the facade and the bindings give them types.
+#![forbid(unsafe_code)]
+
+mod spec;
+mod table;
+mod tables;
+mod updater;
+
+pub use spec::{Consistency, Shape, Spec};
+pub use table::{Pending, Table};
+pub use tables::Tables;
+pub use updater::{AddOptions, Updater};
