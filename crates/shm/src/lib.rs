@@ -17,9 +17,14 @@ pub mod duplex;
 pub mod fdpass;
 pub mod fork;
 pub mod meeting;
+pub mod mortality;
+#[cfg(not(loom))]
+pub mod outbox;
 mod placed;
 pub mod ring;
 pub mod segment;
+#[cfg(not(loom))]
+pub mod store;
 mod sync;
 pub mod wait;
 

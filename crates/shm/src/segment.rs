@@ -164,7 +164,7 @@ impl Segment {
     }
 
     #[cfg(not(loom))]
-    fn address(&self, offset: usize, len: usize) -> NonNull<u8> {
+    pub(crate) fn address(&self, offset: usize, len: usize) -> NonNull<u8> {
         assert!(offset <= self.len() && len <= self.len() - offset, "a layout lies inside its segment");
         // SAFETY: the offset was just checked against the length of the mapping.
         let at = unsafe { self.map.as_mut_ptr().add(offset) };
