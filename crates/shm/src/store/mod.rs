@@ -273,21 +273,21 @@ impl Store {
         Hand { number, record, scratch, _segment: Arc::clone(&self._segment) }
     }
 
-    /// Takes a stripe over from the dead hand that held it, finishing what it had begun, and returns it held by `heir`.
+    /// Takes a stripe for a hand, which then [`hold`](Hand::hold)s it.
+    #[inline]
+    pub fn take(&self, index: usize, hand: &Hand) -> Result<(), Busy> {
+        self.stripe(index).word.try_take(hand.number)?;
+        moment();
+        Ok(())
+    }
+
+    /// Takes a stripe over from the dead hand that held it, for `heir`, finishing what the dead one had begun.
     ///
-    /// `progress` writes the word that a record names: 0 is the stripe's own, w + 1 the outbox of worker w. `is_dead`
-    /// says which hands are dead for certain. None when somebody else inherited it or it is free again.
-    pub fn inherit<'a>(
-        &'a self,
-        index: usize,
-        dead: u32,
-        heir: &'a mut Hand,
-        is_dead: &dyn Fn(u32) -> bool,
-        progress: &dyn Fn(u64, u64),
-    ) -> Option<Hold<'a>> {
-        let stripe = self.stripe(index);
-        if !stripe.word.inherit(dead, heir.number) {
-            return None;
+    /// `progress` writes the word that a record names: w + 1 is the outbox of worker w. `is_dead` says which hands are
+    /// dead for certain. False when somebody else inherited it or it is free again.
+    pub fn inherit(&self, index: usize, dead: u32, heir: &Hand, is_dead: &dyn Fn(u32) -> bool, progress: &dyn Fn(u64, u64)) -> bool {
+        if !self.stripe(index).word.inherit(dead, heir.number) {
+            return false;
         }
         fence(Ordering::SeqCst); // everything the dead process stored is visible: its end was reported after it
         // An earlier heir may have died in the middle of this, so every dead hand's record is looked at.
@@ -296,7 +296,13 @@ impl Store {
                 self.replay(hand, record, index, progress);
             }
         }
-        Some(Hold { store: self, hand: heir, index })
+        true
+    }
+
+    /// The stripe that a hand is changing right now, or was when it died.
+    pub fn under_change(&self, hand: u32) -> Option<usize> {
+        let armed = self.records[hand as usize].armed.load(Ordering::Acquire);
+        (1..=self.layout.stripes() as u64).contains(&armed).then(|| armed as usize - 1)
     }
 
     fn replay(&self, hand: usize, record: &Record, index: usize, progress: &dyn Fn(u64, u64)) {
@@ -338,12 +344,14 @@ pub struct Hand {
 unsafe impl Send for Hand {}
 
 impl Hand {
-    /// Takes a stripe.
+    /// The stripe that was taken or inherited for this hand.
+    ///
+    /// # Panics
+    /// When it was not.
     #[inline]
-    pub fn try_take<'a>(&'a mut self, store: &'a Store, index: usize) -> Result<Hold<'a>, Busy> {
-        store.stripe(index).word.try_take(self.number)?;
-        moment();
-        Ok(Hold { store, hand: self, index })
+    pub fn hold<'a>(&'a mut self, store: &'a Store, index: usize) -> Hold<'a> {
+        assert_eq!(store.stripe(index).word.holder(), Some(Busy { hand: self.number }), "a stripe is taken before it is held");
+        Hold { store, hand: self, index }
     }
 
     /// Its number.
