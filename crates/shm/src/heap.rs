@@ -98,14 +98,13 @@ impl Heap {
 
     /// The size of a file that has a heap behind its first `prefix` bytes: as large as this process may make it.
     pub(crate) fn file_size(prefix: u64, name: &str) -> Result<u64, SegmentError> {
+        let allowed = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX) / page() * page();
         let least = body_at(prefix) + page();
-        // A file beyond this limit is not refused: the kernel sends SIGXFSZ, which kills.
-        let allowed = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         if allowed < least {
             let source = std::io::Error::from(rustix::io::Errno::FBIG);
             return Err(SegmentError::Memory { what: "size", name: name.to_owned(), asked: least as usize, source });
         }
-        Ok((body_at(prefix) + BODY).min(allowed / page() * page()))
+        Ok((body_at(prefix) + BODY).min(allowed))
     }
 
     /// Writes a new heap behind the first `prefix` bytes of a file of `size`.

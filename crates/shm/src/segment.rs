@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::process::{Resource, getrlimit};
 
 use crate::placed::{Keeper, Placed, Region, Shared};
 
@@ -102,6 +103,10 @@ impl Segment {
     /// Makes a sealed file of `len` zero bytes without mapping it.
     pub(crate) fn create_file(name: &str, len: u64) -> Result<OwnedFd, SegmentError> {
         let refused = |what, source: io::Error| SegmentError::Memory { what, name: name.to_owned(), asked: len as usize, source };
+        // A file beyond this limit would not be refused: the kernel sends SIGXFSZ, which kills.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| len > limit) {
+            return Err(refused("size", rustix::io::Errno::FBIG.into()));
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Kernels before 6.3 do not know NOEXEC_SEAL and answer EINVAL.
         let file = rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
