@@ -6,7 +6,6 @@ below may copy once. bfloat16, which NumPy does not know, is held as 16 plain bi
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -226,10 +225,16 @@ def _as_numpy_knows(dtype: str) -> np.dtype[Any]:
     return np.dtype(np.float16 if dtype == BFLOAT16 else dtype)
 
 
-@cache
 def _ml_bfloat16() -> np.dtype[Any] | None:
-    try:
-        import ml_dtypes
-    except ImportError:
-        return None
-    return np.dtype(ml_dtypes.bfloat16)
+    """``ml_dtypes.bfloat16``, if that is installed; looked for once, when bfloat16 is first used."""
+    if not _found:
+        try:
+            import ml_dtypes
+        except ImportError:
+            _found.append(None)
+        else:
+            _found.append(np.dtype(ml_dtypes.bfloat16))
+    return _found[0]
+
+
+_found: list[np.dtype[Any] | None] = []
