@@ -39,6 +39,7 @@ fn take_note(seat: &Seat, message: Control) {
             let blames = blames.or_else(|| seat.blame_on_board(rank));
             seat.bury(rank, fate_of(&cause, &detail, reported_by, blames));
         }
+        Control::Ended { rank } if rank < seat.topology.world() && rank != seat.me => seat.fates.mark_ended(rank),
         Control::Left { rank } if rank < seat.topology.world() && rank != seat.me => seat.fates.mark_left(rank),
         Control::AllLeft => (0..seat.topology.world()).filter(|rank| *rank != seat.me).for_each(|rank| seat.fates.mark_left(rank)),
         Control::Heartbeat { .. } => return,

@@ -21,6 +21,7 @@ mod seat;
 mod settings;
 mod switchboard;
 mod topology;
+mod vigil;
 mod watcher;
 
 pub use bootstrap::Role;
@@ -33,3 +34,4 @@ pub use switchboard::Lane;
 pub use syncline_transport::Deadline;
 pub use syncline_wire::message::DownCause;
 pub use topology::{Host, Topology};
+pub use vigil::Vigil;

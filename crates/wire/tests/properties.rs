@@ -162,6 +162,7 @@ fn control() -> impl Strategy<Value = Control> {
         Just(Control::Leaving),
         any::<u32>().prop_map(|rank| Control::Left { rank }),
         Just(Control::AllLeft),
+        any::<u32>().prop_map(|rank| Control::Ended { rank }),
         (option::of(blame()), text()).prop_map(|(blame, reason)| Control::Abort { blame, reason }),
         (vec(member(any::<u32>()), 0..4), ranks(), text()).prop_map(|(arrived, missing, text)| Control::StartTimeout {
             arrived,

@@ -350,6 +350,7 @@ impl State {
             seat.closed = None;
         }
         actions.extend(self.bury(Death { rank, cause, detail: String::new(), reported_by: None }));
+        actions.extend(self.tell_all(&Control::Ended { rank }));
         actions
     }
 

@@ -88,6 +88,11 @@ pub enum Control {
         /// How each missing rank was expected to start, for people.
         text: String,
     },
+    /// Coordinator: the process of a member that is gone has certainly ended; the launcher saw it.
+    Ended {
+        /// Which.
+        rank: u32,
+    },
 }
 
 /// Why a member failed: another one.
@@ -149,6 +154,7 @@ impl Control {
             Control::Blaming(_) => "blaming",
             Control::Abort { .. } => "abort",
             Control::StartTimeout { .. } => "start timeout",
+            Control::Ended { .. } => "ended",
         }
     }
 
@@ -175,9 +181,12 @@ impl Control {
                 check_ranks(missing)?;
                 check_text(text)
             }
-            Control::Heartbeat { count: _ } | Control::Leaving | Control::Left { rank: _ } | Control::AllLeft | Control::Blaming(_) => {
-                Ok(())
-            }
+            Control::Heartbeat { count: _ }
+            | Control::Leaving
+            | Control::Left { rank: _ }
+            | Control::AllLeft
+            | Control::Blaming(_)
+            | Control::Ended { rank: _ } => Ok(()),
         }
     }
 }

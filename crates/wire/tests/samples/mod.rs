@@ -79,6 +79,7 @@ pub(crate) fn controls() -> Vec<(&'static str, Control)> {
         ("abort", Control::Abort { blame: Some(Blame { rank: 2, silent: false }), reason: "rank 2 is gone".into() }),
         ("start timeout", Control::StartTimeout { arrived: vec![member(0), member(2)], missing: vec![1, 3], text: "by mpirun".into() }),
         ("blaming", Control::Blaming(Blame { rank: 1, silent: true })),
+        ("ended", Control::Ended { rank: 2 }),
     ]
 }
 
