@@ -14,8 +14,9 @@ def init(sync: bool | Sequence[str] = False, args: Sequence[str] | None = None) 
     With ``sync`` the servers are synchronous: every process must then call ``add`` and ``get`` in the same order, and
     all get the same results. The oldest form, a list of flags such as ``["-sync=true"]``, is understood too.
     """
+    switch = isinstance(sync, (bool, int))
     flags = _flags.parse(args or ([] if isinstance(sync, (bool, int)) else sync))
-    syncline.init(sync=sync is True or sync == 1 or flags.sync)
+    syncline.init(sync=(switch and bool(sync)) or flags.sync)
     _flags.current = flags
 
 
