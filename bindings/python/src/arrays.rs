@@ -92,7 +92,7 @@ enum Into<'py> {
     /// A fresh array.
     Fresh(Bound<'py, PyAny>),
     /// A fresh one first, then the caller's: its dtype or layout differs.
-    Through { fresh: Bound<'py, PyAny>, target: Bound<'py, PyAny>, given: Bound<'py, PyAny> },
+    Through { fresh: Bound<'py, PyAny>, target: Bound<'py, PyAny>, name: String, given: Bound<'py, PyAny> },
 }
 
 impl<'py> Out<'py> {
@@ -115,14 +115,14 @@ impl<'py> Out<'py> {
             return Ok(Out { lent, dtype, into: Into::Given(out.clone()) });
         }
         let target = python(out.py())?.call_method1("target", (out, dtype.name(), operation()))?;
-        let (target, direct): (Bound<'py, PyAny>, bool) = target.extract()?;
+        let (target, name, direct): (Bound<'py, PyAny>, String, bool) = target.extract()?;
         let there: usize = target.getattr("size")?.extract()?;
         check_count(out.py(), there, count, dtype, "fit into `out`", operation)?;
         if direct {
             return Ok(Out { lent: contiguous(&target)?, dtype, into: Into::Given(out.clone()) });
         }
         let fresh = numpy.empty.bind(out.py()).call1((count, &numpy.storage))?;
-        Ok(Out { lent: contiguous(&fresh)?, dtype, into: Into::Through { fresh, target, given: out.clone() } })
+        Ok(Out { lent: contiguous(&fresh)?, dtype, into: Into::Through { fresh, target, name, given: out.clone() } })
     }
 
     /// The caller's array if there is one, else a fresh one.
@@ -142,8 +142,8 @@ impl<'py> Out<'py> {
 
     /// The caller's array with what it holds now, for calls that leave part of it as it is.
     pub(crate) fn with_contents(self) -> PyResult<Out<'py>> {
-        if let Into::Through { fresh, target, .. } = &self.into {
-            python(fresh.py())?.call_method1("fill", (fresh, target, self.dtype.name()))?;
+        if let Into::Through { fresh, target, name, .. } = &self.into {
+            python(fresh.py())?.call_method1("fill", (fresh, self.dtype.name(), target, name))?;
         }
         Ok(self)
     }
@@ -158,8 +158,8 @@ impl<'py> Out<'py> {
         match self.into {
             Into::Given(out) => Ok(out),
             Into::Fresh(fresh) => presented(fresh, self.dtype),
-            Into::Through { fresh, target, given } => {
-                python(fresh.py())?.call_method1("pour", (fresh, target, self.dtype.name()))?;
+            Into::Through { fresh, target, name, given } => {
+                python(fresh.py())?.call_method1("pour", (fresh, self.dtype.name(), target, name))?;
                 Ok(given)
             }
         }

@@ -33,12 +33,12 @@ def converted(given: Any, dtype: str, operation: str) -> Array:
         if typed and not np.can_cast(array.dtype, wanted, "same_kind"):
             raise _uncastable(name, dtype, operation)
         _check_range(array, wanted, operation)
-        return array.astype(wanted, order="C")
+        return np.ascontiguousarray(array, wanted)
     if array.dtype.kind not in "biuf" or not np.can_cast(array.dtype, wanted, "same_kind"):
         if array.size == 0 and not typed:
             return np.empty(array.shape, wanted)
         raise _uncastable(name, dtype, operation)
-    return array.astype(wanted, order="C")
+    return np.ascontiguousarray(array, wanted)
 
 
 def whole_numbers(given: Any, what: str, one_is_fine: bool) -> tuple[Array, bool]:
@@ -54,33 +54,30 @@ def whole_numbers(given: Any, what: str, one_is_fine: bool) -> tuple[Array, bool
     return np.ascontiguousarray(np.atleast_1d(array), np.int64), array.ndim == 0
 
 
-def target(out: Any, dtype: str, operation: str) -> tuple[Array, bool]:
-    """The memory of ``out`` as a NumPy array, and whether a result can be written there directly."""
+def target(out: Any, dtype: str, operation: str) -> tuple[Array, str, bool]:
+    """The memory of ``out`` as a NumPy array, its dtype, and whether a result can be written there directly."""
     array, name = _opened_in_place(out, operation)
     if name == dtype:
-        return array, array.flags.c_contiguous
+        return array, name, bool(array.flags.c_contiguous and array.ndim)
     known = all(each == BFLOAT16 or np.dtype(each).kind in "iuf" for each in (name, dtype))
     if not known or not np.can_cast(_as_numpy_knows(dtype), _as_numpy_knows(name), "same_kind"):
         raise DTypeMismatch(f"{operation}: {dtype} cannot be written into `out` of {name}")
-    return array, False
+    return array, name, False
 
 
-def pour(fresh: Array, into: Array, dtype: str) -> None:
+def pour(fresh: Array, dtype: str, into: Array, name: str) -> None:
     """Writes ``fresh``, a result of ``dtype``, into an array that differs in dtype or layout."""
-    # NumPy's dtype of `into` hides bfloat16 behind uint16, which is no dtype of ours otherwise.
-    name = BFLOAT16 if into.dtype == np.uint16 else into.dtype.name
     values = fresh.reshape(into.shape)
     if name == dtype:
         np.copyto(into, values)
     elif BFLOAT16 in (name, dtype):
-        np.copyto(into, _cast_half(values, dtype, name, "get"))
+        np.copyto(into, _cast_half(values, dtype, name, "get").reshape(into.shape))
     else:
         np.copyto(into, values, casting="same_kind")
 
 
-def fill(fresh: Array, source: Array, dtype: str) -> None:
+def fill(fresh: Array, dtype: str, source: Array, name: str) -> None:
     """The other way round: what the caller's array holds, before part of it is replaced."""
-    name = BFLOAT16 if source.dtype == np.uint16 else source.dtype.name
     if name == dtype:
         np.copyto(fresh, source.ravel())
     elif BFLOAT16 in (name, dtype):
@@ -193,14 +190,16 @@ def _cast_half(array: Array, name: str, dtype: str, operation: str) -> Array:
     if dtype == BFLOAT16:
         if array.dtype.kind not in "biuf":
             raise _uncastable(name, dtype, operation)
-        source = np.ascontiguousarray(array, np.float64 if array.dtype.itemsize > 4 else np.float32)
-        bits = np.empty(array.shape, np.uint16)
+        exact = np.float32 if np.can_cast(array.dtype, np.float32) else np.float64
+        source = np.ascontiguousarray(array, exact)
+        bits = np.empty(source.shape, np.uint16)
         _native.cast(source, source.dtype.name, bits, BFLOAT16)
         return bits
     if np.dtype(dtype).kind != "f":
         raise _uncastable(name, dtype, operation)
-    wide = np.empty(array.shape, dtype)
-    _native.cast(np.ascontiguousarray(array), BFLOAT16, wide, dtype)
+    bits = np.ascontiguousarray(array)
+    wide = np.empty(bits.shape, dtype)
+    _native.cast(bits, BFLOAT16, wide, dtype)
     return wide
 
 
