@@ -149,12 +149,6 @@ impl Job {
         }
     }
 
-    /// TEMP
-    pub fn agree(&self, operation: &str, fingerprint: syncline_wire::Fingerprint, site: &str, payload: &[u8], deadline: Deadline) -> Result<(), Error> {
-        let _ = (operation, fingerprint, site, payload);
-        self.barrier(deadline)
-    }
-
     /// The group of `ranks`, in this order, of which this process must be one.
     pub fn group(&self, ranks: &[u32]) -> Result<Group, Error> {
         let world = self.world();
