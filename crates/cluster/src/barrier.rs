@@ -1,4 +1,4 @@
-//! The barrier of a whole job: inside a host over shared counters, between hosts over links of one rank per host.
+//! The barrier of all workers of a job: inside a host over shared counters, between hosts over links of one rank per host.
 //!
 //! ```text
 //!   host A                 host B                 host C
@@ -8,7 +8,7 @@
 //!   ┌───┬── 0              3 ──┐                  5      release: one store per host
 //! ```
 //! Cost: on one host a store and n − 1 loads, no system call while all run. Between hosts ⌈log₂ h⌉ frames of 64 bytes
-//! sent and received by the first rank of each host. A wait always names whom it waits for.
+//! sent and received by the first worker of each host. Dedicated servers take no part. A wait always names whom it waits for.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -21,46 +21,45 @@ use syncline_transport::{Head, Link, LinkError, OutFrame};
 use syncline_wire::{Fingerprint, Kind};
 
 use crate::seat::Seat;
-use crate::{Error, Group, Lane};
+use crate::{Error, Group, Host, Lane};
 
-/// One process's part in the barriers of its job.
+/// One worker's part in the barriers of its job.
 pub(crate) struct Barrier {
-    /// The counters of this host; none for a rank that is alone on it.
+    /// The counters of this host's workers; none for a rank that is alone on its host.
     meeting: Option<Meeting>,
-    /// Ranks of this host, by local index.
+    /// The workers of this host, by their place in the meeting. The first one leads.
     local: Vec<u32>,
-    /// The first ranks of all hosts, if there are several and this is one of them.
-    leaders: Option<Exchange>,
-    several_hosts: bool,
+    /// The leaders of all hosts, if there are several and this is one of them.
+    exchange: Option<Exchange>,
+    /// The first workers of all hosts that have some.
+    leaders: Vec<u32>,
     round: u64,
 }
 
 impl Barrier {
     pub(crate) fn new(seat: &Seat) -> Self {
-        let hosts = seat.topology.hosts();
-        let local = hosts[seat.topology.host_of(seat.me)].ranks.clone();
-        let leaders: Vec<u32> = hosts.iter().map(|host| host.ranks[0]).collect();
-        let several_hosts = hosts.len() > 1;
-        Barrier {
-            meeting: seat.board().map(|board| board.meeting(seat.my_slot(), seat.patience())),
-            leaders: Group::new(leaders, seat.me).filter(|_| several_hosts).map(Exchange::new),
-            local,
-            several_hosts,
-            round: 0,
-        }
+        let topology = &seat.topology;
+        let workers_of = |host: &Host| host.ranks.iter().copied().filter(|rank| topology.role(*rank).works()).collect::<Vec<u32>>();
+        let leaders: Vec<u32> = topology.hosts().iter().filter_map(|host| workers_of(host).first().copied()).collect();
+        let local = workers_of(&topology.hosts()[topology.host_of(seat.me)]);
+        let slots: Vec<usize> = local.iter().map(|rank| topology.local_rank(*rank) as usize).collect();
+        let place = local.iter().position(|rank| *rank == seat.me);
+        let meeting = place.and_then(|place| Some(seat.board()?.meeting_of(&slots, place, seat.patience())));
+        let exchange = Group::new(leaders.clone(), seat.me).filter(|_| leaders.len() > 1).map(Exchange::new);
+        Barrier { meeting, local, exchange, leaders, round: 0 }
     }
 
     /// Arrives, and returns when everybody has.
     pub(crate) fn pass(&mut self, seat: &Seat, deadline: Deadline) -> Result<(), Error> {
         self.round += 1;
         let Some(meeting) = &mut self.meeting else {
-            return match &mut self.leaders {
+            return match &mut self.exchange {
                 Some(leaders) => leaders.meet(seat, self.round, Instant::now(), deadline),
                 None => Ok(()),
             };
         };
         let round = meeting.arrive();
-        if !self.several_hosts {
+        if self.leaders.len() == 1 {
             // The common case: everything below happens in a few loads.
             return match meeting.wait(round, deadline, &|index| is_gone(seat, &self.local, index)) {
                 Ok(()) => Ok(()),
@@ -68,7 +67,7 @@ impl Barrier {
             };
         }
         let started = Instant::now();
-        let outcome = match &mut self.leaders {
+        let outcome = match &mut self.exchange {
             Some(leaders) => {
                 let local = meeting.wait(round, deadline, &|index| is_gone(seat, &self.local, index));
                 if local.is_ok() {
@@ -82,7 +81,7 @@ impl Barrier {
         match outcome {
             Ok(()) => Ok(()),
             // Everybody here has come, so the leader waits for another host: look for the culprit among all.
-            Err(error) if meeting.missing(round).is_empty() => Err(elsewhere(seat, round, error, started)),
+            Err(error) if meeting.missing(round).is_empty() => Err(elsewhere(seat, &self.leaders, round, error, started)),
             Err(error) => Err(failure(seat, meeting, &self.local, round, error, deadline)),
         }
     }
@@ -106,9 +105,9 @@ fn failure(seat: &Seat, meeting: &Meeting, local: &[u32], round: u64, error: Mee
 }
 
 #[cold]
-fn elsewhere(seat: &Seat, round: u64, error: MeetError, started: Instant) -> Error {
+fn elsewhere(seat: &Seat, leaders: &[u32], round: u64, error: MeetError, started: Instant) -> Error {
     let operation = format!("barrier {round}");
-    let others: Vec<u32> = seat.topology.hosts().iter().map(|host| host.ranks[0]).filter(|rank| *rank != seat.me).collect();
+    let others: Vec<u32> = leaders.iter().copied().filter(|rank| *rank != seat.me).collect();
     match error.cause {
         WaitError::Timeout => seat.late(&operation, &others, started, ", one of whose hosts has not come"),
         WaitError::Interrupted => Error::Interrupted { operation, waited: started.elapsed() },
