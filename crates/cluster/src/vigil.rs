@@ -105,6 +105,16 @@ impl Vigil {
         self.seat.orphaned.load(Acquire) || self.seat.leaving.load(Acquire)
     }
 
+    /// Whether the others go on when a worker dies.
+    pub fn goes_on(&self) -> bool {
+        self.seat.goes_on
+    }
+
+    /// Whether a wait that needs all workers, or all who must live where the others [go on](Vigil::goes_on), is in vain.
+    pub fn hopeless(&self) -> bool {
+        self.seat.hopeless()
+    }
+
     /// Wakes all waits of this process, so that they look again.
     pub fn ring(&self) {
         self.seat.ring();
