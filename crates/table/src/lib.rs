@@ -4,7 +4,13 @@
 //! dtype; the facade and the bindings give them types.
 #![forbid(unsafe_code)]
 
+#[allow(dead_code, unused_imports, reason = "used when tables are made")]
+mod keys;
+#[allow(dead_code, unused_imports, reason = "used when tables are made")]
+mod share;
 mod spec;
+#[allow(dead_code, unused_imports, reason = "used when tables are made")]
+mod spread;
 mod table;
 mod tables;
 mod updater;
