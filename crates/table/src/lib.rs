@@ -4,6 +4,7 @@
 //! dtype; the facade and the bindings give them types.
 #![forbid(unsafe_code)]
 
+pub mod checkpoint;
 mod spec;
 mod table;
 mod tables;
