@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 use syncline_shm::meeting::{MeetError, Meeting};
-use syncline_shm::wait::{Deadline, Patience, WaitError};
+use syncline_shm::wait::{Deadline, WaitError};
 use syncline_transport::{Head, Link, LinkError, OutFrame};
 use syncline_wire::{Fingerprint, Kind};
 
@@ -39,12 +39,10 @@ impl Barrier {
     pub(crate) fn new(seat: &Seat) -> Self {
         let hosts = seat.topology.hosts();
         let local = hosts[seat.topology.host_of(seat.me)].ranks.clone();
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let patience = Patience::new(local.len(), cores);
         let leaders: Vec<u32> = hosts.iter().map(|host| host.ranks[0]).collect();
         let several_hosts = hosts.len() > 1;
         Barrier {
-            meeting: seat.board().map(|board| board.meeting(seat.my_slot(), patience)),
+            meeting: seat.board().map(|board| board.meeting(seat.my_slot(), seat.patience())),
             leaders: Group::new(leaders, seat.me).filter(|_| several_hosts).map(Exchange::new),
             local,
             several_hosts,
