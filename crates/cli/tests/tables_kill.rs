@@ -1,7 +1,7 @@
 //! Workers killed at random moments while they add to tables: whoever goes on finds every acknowledged add and at most
 //! one whole add more, and whoever does not go on is told who died, at once.
 //!
-//! Each run is decided by its seed, which a failure prints. `SYNCLINE_KILL_RUNS=200` (`make soak`) makes it 100 seeds per mode.
+//! Each run is decided by its seed, which a failure prints. `SYNCLINE_KILL_RUNS=200` (`make soak`) makes it a hundred seeds per mode.
 
 mod tables;
 
@@ -35,8 +35,6 @@ enum Layout {
 }
 
 impl Layout {
-    const ALL: [Layout; 3] = [Layout::AllInOne, Layout::Dedicated, Layout::Messages];
-
     fn workers(self) -> u32 {
         if matches!(self, Layout::AllInOne) { 4 } else { 3 }
     }
@@ -50,79 +48,74 @@ impl Layout {
     }
 }
 
-#[test]
-fn without_a_kill_every_add_counts_once() {
-    for mode in Mode::ALL {
-        for layout in Layout::ALL {
-            let folder = tempfile::tempdir().expect("a scratch folder");
-            let order = Order { mode, steps: STEPS, victim: None, endless: false, folder: folder.path().to_owned() };
-            let ending = run(&order, layout, &[]);
-            let what = format!("{mode}, {layout:?}\n{}\n", ending.stderr);
-            assert!(ending.status.success(), "{what}");
-            assert_exact(&order, layout.workers(), &what);
-        }
-    }
+macro_rules! for_each_mode_and_layout {
+    ($($name:ident: $mode:ident $layout:ident),* $(,)?) => {
+        $(mod $name {
+            #[test]
+            fn every_add_counts_once() {
+                super::every_add_counts_once(super::Mode::$mode, super::Layout::$layout);
+            }
+
+            #[test]
+            fn survivors_go_on_with_whole_adds() {
+                super::survivors_go_on_with_whole_adds(super::Mode::$mode, super::Layout::$layout);
+            }
+
+            #[test]
+            fn survivors_are_told_who_died() {
+                super::survivors_are_told_who_died(super::Mode::$mode, super::Layout::$layout);
+            }
+        })*
+    };
 }
 
-#[test]
-fn async_survivors_go_on_with_whole_adds() {
-    survivors_go_on(Mode::Async);
+for_each_mode_and_layout! {
+    async_all_in_one: Async AllInOne,
+    async_dedicated: Async Dedicated,
+    async_messages: Async Messages,
+    sync_all_in_one: Sync AllInOne,
+    sync_dedicated: Sync Dedicated,
+    sync_messages: Sync Messages,
+    bounded_all_in_one: Bounded AllInOne,
+    bounded_dedicated: Bounded Dedicated,
+    bounded_messages: Bounded Messages,
 }
 
-#[test]
-fn sync_survivors_go_on_with_whole_adds() {
-    survivors_go_on(Mode::Sync);
+fn every_add_counts_once(mode: Mode, layout: Layout) {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let order = Order { mode, steps: STEPS, victim: None, endless: false, folder: folder.path().to_owned() };
+    let ending = run(&order, layout, &[]);
+    assert_exact(&order, layout.workers(), &ending.stderr);
+    assert!(ending.status.success(), "{}", ending.stderr);
 }
 
-#[test]
-fn bounded_survivors_go_on_with_whole_adds() {
-    survivors_go_on(Mode::Bounded);
-}
-
-fn survivors_go_on(mode: Mode) {
+fn survivors_go_on_with_whole_adds(mode: Mode, layout: Layout) {
     for seed in 0..runs() {
         let folder = tempfile::tempdir().expect("a scratch folder");
-        let (order, layout) = order(mode, seed, false, folder.path());
+        let order = order(mode, layout, seed, false, folder.path());
         let ending = run(&order, layout, &[("SYNCLINE_ON_PEER_LOSS", "continue")]);
-        assert_exact(&order, layout.workers(), &about(&order, layout, seed, &ending));
+        assert_exact(&order, layout.workers(), &about(&order, seed, &ending));
     }
 }
 
-#[test]
-fn async_survivors_are_told_who_died() {
-    survivors_are_told(Mode::Async);
-}
-
-#[test]
-fn sync_survivors_are_told_who_died() {
-    survivors_are_told(Mode::Sync);
-}
-
-#[test]
-fn bounded_survivors_are_told_who_died() {
-    survivors_are_told(Mode::Bounded);
-}
-
-fn survivors_are_told(mode: Mode) {
-    for seed in 0..runs() {
+fn survivors_are_told_who_died(mode: Mode, layout: Layout) {
+    for seed in 1000..1000 + runs() {
         let folder = tempfile::tempdir().expect("a scratch folder");
-        let (order, layout) = order(mode, 1000 + seed, true, folder.path());
+        let order = order(mode, layout, seed, true, folder.path());
         let ending = run(&order, layout, &[]);
-        assert_told(&order, layout.workers(), Duration::from_secs(1), &about(&order, layout, 1000 + seed, &ending));
+        assert_told(&order, layout.workers(), Duration::from_secs(1), &about(&order, seed, &ending));
     }
 }
 
 /// What happens in the run of this seed.
-fn order(mode: Mode, seed: u64, endless: bool, folder: &Path) -> (Order, Layout) {
+fn order(mode: Mode, layout: Layout, seed: u64, endless: bool, folder: &Path) -> Order {
     let mut chance = Chance::new(seed);
-    let layout = Layout::ALL[chance.below(3) as usize];
     let victim = (chance.below(u64::from(layout.workers())) as u32, 1 + chance.below(STEPS - 1), chance.below(STEP_MICROS));
-    (Order { mode, steps: STEPS, victim: Some(victim), endless, folder: folder.to_owned() }, layout)
+    Order { mode, steps: STEPS, victim: Some(victim), endless, folder: folder.to_owned() }
 }
 
-fn about(order: &Order, layout: Layout, seed: u64, ending: &Ending) -> String {
-    let Order { mode, victim, .. } = order;
-    format!("{mode}, seed {seed}, {layout:?}, victim, step and microseconds {victim:?}, {}\n{}\n", ending.status, ending.stderr)
+fn about(order: &Order, seed: u64, ending: &Ending) -> String {
+    format!("seed {seed}, victim, step and microseconds {:?}, {}\n{}\n", order.victim, ending.status, ending.stderr)
 }
 
 fn run(order: &Order, layout: Layout, env: &[(&str, &str)]) -> Ending {
@@ -138,7 +131,7 @@ fn run(order: &Order, layout: Layout, env: &[(&str, &str)]) -> Ending {
     Process::start("syncline run", &mut command).finish_within(Duration::from_secs(60))
 }
 
-/// Seeds of each mode.
+/// Seeds of each mode and layout; three layouts make nine per mode, and a hundred in the long form.
 fn runs() -> u64 {
-    std::env::var("SYNCLINE_KILL_RUNS").ok().and_then(|text| text.parse::<u64>().ok()).map_or(8, |runs| runs.div_ceil(2))
+    std::env::var("SYNCLINE_KILL_RUNS").ok().and_then(|text| text.parse::<u64>().ok()).map_or(3, |runs| runs.div_ceil(6))
 }
