@@ -7,6 +7,7 @@
 mod caretaker;
 #[allow(dead_code, unused_imports, reason = "used when tables are made")]
 mod keys;
+pub mod checkpoint;
 mod partition;
 mod pending;
 mod setup;
