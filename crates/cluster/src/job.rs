@@ -259,7 +259,7 @@ impl Job {
         self.close();
     }
 
-    fn usable(&self, operation: &str) -> Result<(), Error> {
+    pub(crate) fn usable(&self, operation: &str) -> Result<(), Error> {
         self.seat.usable(operation)
     }
 

@@ -4,6 +4,7 @@
 //! process's seat. Everything above (tables, trees, queues) asks the seat for links, barriers and fates.
 #![forbid(unsafe_code)]
 
+mod agree;
 mod barrier;
 mod blame;
 pub mod bootstrap;
@@ -24,6 +25,7 @@ mod topology;
 mod vigil;
 mod watcher;
 
+pub use agree::Agreement;
 pub use bootstrap::Role;
 pub use error::{Error, ErrorKind, Who};
 pub use group::Group;

@@ -1,7 +1,7 @@
 //! What the threads of a seat share: who the others are, whether they live, and how to reach them.
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use syncline_shm::Shared;
@@ -11,6 +11,7 @@ use syncline_shm::fork::ForkGuard;
 use syncline_shm::wait::{Deadline, Patience};
 use syncline_transport::{Link, SendHalf, Severer};
 
+use crate::agree::Ledger;
 use crate::bootstrap::Launcher;
 use crate::fate::{Fate, Fates};
 use crate::switchboard::{CallError, Lane, Switchboard};
@@ -35,6 +36,10 @@ pub(crate) struct Seat {
     /// Set when this seat leaves, so that its own threads take closing links for what they are.
     pub(crate) leaving: AtomicBool,
     pub(crate) news: (Mutex<()>, Condvar),
+    /// Nobody will answer on the control link any more.
+    pub(crate) coordinator_lost: AtomicBool,
+    /// The calls that all workers make alike, as far as this process knows of them.
+    pub(crate) ledger: Mutex<Ledger>,
     /// Where this process sleeps when it has no slot on a board.
     pub(crate) own_bell: Shared<Bell>,
 }
@@ -73,6 +78,8 @@ impl Seat {
             orphaned: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             news: Default::default(),
+            coordinator_lost: AtomicBool::new(false),
+            ledger: Mutex::default(),
             own_bell: Bell::private(),
         })
     }
@@ -86,6 +93,10 @@ impl Seat {
             return Err(Error::Closed { operation: operation.into() });
         }
         Ok(())
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().expect("no panic while held")
     }
 
     /// Whether the ranks of this host share memory, as opposed to each being alone.

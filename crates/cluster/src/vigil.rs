@@ -68,6 +68,11 @@ impl Vigil {
         self.patience
     }
 
+    /// TEMP
+    pub fn goes_on(&self) -> bool {
+        false
+    }
+
     /// Whether anybody died, was cut off or fell silent.
     pub fn any_down(&self) -> bool {
         self.seat.fates.any_down()

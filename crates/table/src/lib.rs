@@ -4,12 +4,18 @@
 //! dtype; the facade and the bindings give them types.
 #![forbid(unsafe_code)]
 
+mod caretaker;
+mod partition;
+mod pending;
+mod setup;
+mod share;
 mod spec;
 mod table;
 mod tables;
 mod updater;
 
 pub use spec::{Consistency, Shape, Spec};
-pub use table::{Pending, Table};
+pub use pending::Pending;
+pub use table::Table;
 pub use tables::Tables;
 pub use updater::{AddOptions, Updater};

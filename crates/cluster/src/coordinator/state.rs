@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use syncline_wire::message::{Blame, Control, DownCause, MemberInfo};
+use syncline_wire::message::{Blame, Control, DownCause, MemberInfo, clip_text};
+
+use super::agreements::{Agreements, Proposal, Verdict};
 
 /// One member's control connection, numbered by whoever runs the state.
 pub type ConnectionId = u64;
@@ -143,6 +145,7 @@ pub struct State {
     phase: Phase,
     seats: BTreeMap<u32, Seat>,
     deaths: Vec<Death>,
+    agreements: Agreements,
     beats: u64,
     next_beat: Duration,
 }
@@ -150,7 +153,15 @@ pub struct State {
 impl State {
     /// An empty job.
     pub fn new(spec: Spec) -> Self {
-        State { spec, phase: Phase::Waiting, seats: BTreeMap::new(), deaths: Vec::new(), beats: 0, next_beat: Duration::ZERO }
+        State {
+            spec,
+            phase: Phase::Waiting,
+            seats: BTreeMap::new(),
+            deaths: Vec::new(),
+            agreements: Agreements::default(),
+            beats: 0,
+            next_beat: Duration::ZERO,
+        }
     }
 
     /// What follows from `event` at time `now`.
@@ -206,11 +217,37 @@ impl State {
                 Vec::new()
             }
             (Control::Heartbeat { .. }, Some(_)) => Vec::new(),
-            (other, _) => {
-                let reason = format!("did not expect {other:?} at this point");
-                vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }]
+            (Control::Propose { number, fingerprint, call, payload }, Some(rank)) => {
+                let sound = self.seats[&rank].info.role.works()
+                    && self.phase == Phase::Running
+                    && self.agreements.propose(rank, number, Proposal { fingerprint, call, payload });
+                if sound { self.settle_agreements() } else { Self::refuse(connection, format!("cannot take its proposal {number}")) }
             }
+            (Control::AskMissing { number }, Some(_)) => {
+                let ranks = self.agreements.missing(number, &self.proposers());
+                vec![Action::Send { connection, message: Control::Missing { number, ranks } }]
+            }
+            (other, _) => Self::refuse(connection, format!("did not expect {other:?} at this point")),
         }
+    }
+
+    fn refuse(connection: ConnectionId, reason: String) -> Vec<Action> {
+        let reason = clip_text(reason);
+        vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }]
+    }
+
+    /// The workers whose proposals are waited for: those that have not left.
+    fn proposers(&self) -> Vec<u32> {
+        self.seats.iter().filter(|(_, seat)| seat.info.role.works() && !seat.left).map(|(rank, _)| *rank).collect()
+    }
+
+    fn settle_agreements(&mut self) -> Vec<Action> {
+        let verdicts = self.agreements.settle(&self.proposers());
+        let tell = |verdict| match verdict {
+            Verdict::Agreed(message) => self.tell_all(&message),
+            Verdict::Disagreed(message) => self.tell(&message, |seat| seat.info.role.works()),
+        };
+        verdicts.into_iter().flat_map(tell).collect()
     }
 
     fn admit(
@@ -224,7 +261,7 @@ impl State {
     ) -> Vec<Action> {
         let rank = match self.seat_for(&member, world, epoch) {
             Ok(rank) => rank,
-            Err(reason) => return vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }],
+            Err(reason) => return Self::refuse(connection, reason),
         };
         let member = member.with_rank(rank);
         self.seats.insert(
@@ -297,6 +334,7 @@ impl State {
             seat.left = true;
         }
         let mut actions = self.tell_all(&Control::Left { rank });
+        actions.extend(self.settle_agreements());
         if self.everybody_is_done() {
             actions.extend(self.tell_all(&Control::AllLeft));
         }

@@ -14,7 +14,7 @@ use syncline_shm::store::{Hand, Hold, Progress};
 
 use super::apply::Add;
 use super::{Emit, LocalShare};
-use crate::updater::{apply_in_place, apply_stateless};
+use crate::updater::{Block, apply, apply_in_place};
 
 /// Steps of a stripe are counted in the low half of its word, the round in the high half.
 const ALL_STEPS: u64 = 0xffff_ffff;
@@ -39,15 +39,7 @@ impl LocalShare {
             let round = rounds.get() + 1;
             self.wait_for_round(what, worker, round, by)?;
             let emit = if round == goal { emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit) } else { None };
-            emitted = emit.is_some() && self.finish_round(worker, round, emit, by)? || {
-                if round != goal {
-                    self.finish_round(worker, round, None, by)?;
-                }
-                false
-            };
-            if round == goal && !emitted {
-                self.finish_round(worker, round, None, by)?;
-            }
+            emitted = self.finish_round(worker, round, emit, by)?;
         }
         match emit {
             Some(emit) if !emitted => self.read_all(worker, emit, by),
@@ -203,7 +195,10 @@ impl LocalShare {
                     let [values, ..] = new;
                     match adds.split_first() {
                         Some((first, rest)) => {
-                            apply_stateless(updater, self.dtype, old[0], first.delta(bytes.clone()), values);
+                            let states_new: [&mut [u8]; 2] = [&mut [], &mut []];
+                            let delta = first.delta(bytes.clone());
+                            let block = Block { old: old[0], delta, new: &mut *values, states_old: [&[], &[]], states_new };
+                            apply(updater, self.dtype, &first.options, block);
                             for add in rest {
                                 apply_in_place(updater, self.dtype, values, add.delta(bytes.clone()));
                             }

@@ -64,6 +64,17 @@ impl AddOptions {
         }
     }
 
+    /// As an outbox keeps them: the bits of each number, NaN for absent ones.
+    pub(crate) fn to_bits(self) -> [u32; 4] {
+        [self.learning_rate, self.momentum, self.rho, self.lambda].map(|number| number.unwrap_or(f32::NAN).to_bits())
+    }
+
+    /// From an outbox.
+    pub(crate) fn from_bits(bits: [u32; 4]) -> AddOptions {
+        let [learning_rate, momentum, rho, lambda] = bits.map(|bits| Some(f32::from_bits(bits)).filter(|number| !number.is_nan()));
+        AddOptions { learning_rate, momentum, rho, lambda }
+    }
+
     /// The step that a stateful updater makes with these options.
     pub(super) fn step(&self, updater: Updater) -> Option<Step> {
         let learning_rate = self.learning_rate.unwrap_or(LEARNING_RATE).into();

@@ -9,7 +9,8 @@
 //!
 //! New numbers are written beside the old ones, which stay as they are. Each operation above is one rounding, in this
 //! order, in the type the dtype is computed in; half types are rounded once more when x is stored. The state of a half
-//! type is f32, or small changes would vanish in it. `rules.rs` says what happens to one number, `walk.rs` walks them.
+//! type is f32, or small changes would vanish in it. From memory each runs at the speed of memory; in cache, roots and
+//! quotients set the pace. `rules.rs` says what happens to one number, `walk.rs` walks them.
 
 mod rules;
 mod walk;

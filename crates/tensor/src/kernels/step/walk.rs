@@ -1,6 +1,8 @@
 //! Walks the buffers of a step: in place where all of them hold aligned numbers that are computed with as they are,
 //! else through short copies that stay in the first-level cache.
 
+use std::marker::PhantomData;
+
 use super::super::dispatch::{Isa, SimdLevel, Work};
 use super::super::lanes::Sink;
 use super::StepBuffers;
@@ -12,24 +14,36 @@ const BLOCK: usize = 256;
 
 /// All lengths were checked.
 pub(super) fn walk<T: Element<Wide: Real>, R: Rule<T::Wide>>(level: SimdLevel, rule: R, buffers: StepBuffers<'_>) {
-    if T::DTYPE == T::Wide::DTYPE && is_aligned::<T>(&buffers) {
-        let StepBuffers { old, delta, new, backup, state_old, state_new } = buffers;
-        let from = From { x: typed::<T::Wide>(old), d: typed(delta), backup: typed(backup), state: typed(state_old) };
-        let into = Into { x: bytemuck::cast_slice_mut(new), state: bytemuck::cast_slice_mut(state_new) };
-        level.run(InPlace { rule, from, into });
-    } else {
-        level.run(ThroughCopies::<T, R> { rule, buffers, _numbers: std::marker::PhantomData });
+    match in_place::<T, R>(rule, buffers) {
+        Ok(work) => level.run(work),
+        Err(buffers) => level.run(ThroughCopies::<T, R> { rule, buffers, _numbers: PhantomData }),
     }
 }
 
-fn is_aligned<T: Element>(buffers: &StepBuffers<'_>) -> bool {
-    let aligned = |bytes: &[u8]| bytemuck::try_cast_slice::<u8, T>(bytes).is_ok();
+/// The work on the buffers themselves, or the buffers back.
+fn in_place<T: Element<Wide: Real>, R>(rule: R, buffers: StepBuffers<'_>) -> Result<InPlace<'_, T::Wide, R>, StepBuffers<'_>> {
+    let StepBuffers { old, delta, new, backup, state_old, state_new } = &buffers;
+    let aligned = is_aligned::<T>(old) && is_aligned::<T>(delta) && is_aligned::<T>(new);
+    let aligned = aligned && is_aligned::<T>(backup) && is_aligned::<T>(state_old) && is_aligned::<T>(state_new);
+    if T::DTYPE != T::Wide::DTYPE || !aligned {
+        return Err(buffers);
+    }
     let StepBuffers { old, delta, new, backup, state_old, state_new } = buffers;
-    aligned(old) && aligned(delta) && aligned(new) && aligned(backup) && aligned(state_old) && aligned(state_new)
+    let from = From { x: typed(old), d: typed(delta), backup: typed(backup), state: typed(state_old) };
+    Ok(InPlace { rule, from, into: Into { x: typed_mut(new), state: typed_mut(state_new) } })
+}
+
+/// What is empty lies anywhere.
+fn is_aligned<T: Element>(bytes: &[u8]) -> bool {
+    bytes.is_empty() || bytemuck::try_cast_slice::<u8, T>(bytes).is_ok()
 }
 
 fn typed<T: Element>(bytes: &[u8]) -> &[T] {
-    bytemuck::cast_slice(bytes)
+    if bytes.is_empty() { &[] } else { bytemuck::cast_slice(bytes) }
+}
+
+fn typed_mut<T: Element>(bytes: &mut [u8]) -> &mut [T] {
+    if bytes.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(bytes) }
 }
 
 struct From<'a, W> {
@@ -83,7 +97,7 @@ fn step<W: Real, R: Rule<W>>(rule: R, from: From<'_, W>, into: Into<'_, W>) {
 struct ThroughCopies<'a, T, R> {
     rule: R,
     buffers: StepBuffers<'a>,
-    _numbers: std::marker::PhantomData<T>,
+    _numbers: PhantomData<T>,
 }
 
 impl<T: Element<Wide: Real>, R: Rule<T::Wide>> Work for ThroughCopies<'_, T, R> {
