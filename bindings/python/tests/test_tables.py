@@ -463,7 +463,7 @@ def test_tables_of_a_job_that_was_left_are_closed() -> None:
     array, keys = sl.ArrayTable(2), sl.KVTable()
     future = array.get_async()
     sl.shutdown()
-    for call in (array.get, lambda: array.add([1, 1]), array.get_async, lambda: keys.get(1), lambda: sl.ArrayTable(2)):
+    for call in (array.get, lambda: array.add([1, 1]), lambda: array.get_async().wait(), lambda: keys.get(1), lambda: sl.ArrayTable(2)):
         with pytest.raises(sl.Closed):
             call()
     sl.init()
