@@ -1,4 +1,4 @@
-"""An array that speaks nothing but DLPack, as a framework's tensor does: made by hand, so that no framework is needed."""
+"""An array that speaks nothing but DLPack, as a framework's tensor does, without the framework."""
 
 from __future__ import annotations
 

@@ -127,7 +127,9 @@ def test_the_i_th_get_of_every_worker_is_the_same_in_sync_mode(stage: Stage, wor
 
 
 @pytest.mark.parametrize(("workers", "servers"), SOME)
-def test_in_sync_mode_loops_may_differ_in_length_and_begin_with_the_get(stage: Stage, workers: int, servers: int) -> None:
+def test_in_sync_mode_loops_may_differ_in_length_and_begin_with_the_get(
+    stage: Stage, workers: int, servers: int
+) -> None:
     ended = run(
         stage,
         workers,

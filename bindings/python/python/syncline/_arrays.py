@@ -21,7 +21,7 @@ KNOWN = ("float32", "float64", "float16", BFLOAT16, "int8", "int16", "int32", "i
 
 
 def converted(given: Any, dtype: str, operation: str) -> Array:
-    """``given`` as a C-contiguous array of ``dtype``: NumPy's same_kind casting, whole numbers checked for their range."""
+    """``given`` as a C-contiguous array of ``dtype``: NumPy's same_kind casting, and whole numbers must fit."""
     array, name = _opened(given)
     if name == dtype:
         return np.ascontiguousarray(array)
@@ -128,7 +128,7 @@ def reducible(array: Any, mean: bool) -> tuple[Array, str, bool]:
     if name not in KNOWN:
         raise DTypeMismatch(f"aggregate: {name} is not one of {', '.join(KNOWN)}")
     if mean and name != BFLOAT16 and memory.dtype.kind != "f":
-        raise DTypeMismatch(f"aggregate: the mean of {name} is no {name}\nhint: use a floating-point array, or op='sum'")
+        raise DTypeMismatch(f"aggregate: the mean of {name} is no {name}\nhint: use floating point, or op='sum'")
     return np.ascontiguousarray(memory), name, bool(memory.flags.c_contiguous and memory.ndim)
 
 
@@ -215,7 +215,9 @@ def _check_range(array: Array, wanted: np.dtype[Any], operation: str) -> None:
 
 
 def _uncastable(name: str, dtype: str, operation: str) -> DTypeMismatch:
-    return DTypeMismatch(f"{operation}: numbers of {name} were given, and {dtype} cannot hold them\nhint: convert them yourself")
+    return DTypeMismatch(
+        f"{operation}: numbers of {name} were given, and {dtype} cannot hold them\nhint: convert them yourself"
+    )
 
 
 def _storage(dtype: str) -> np.dtype[Any]:
