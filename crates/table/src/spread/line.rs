@@ -101,6 +101,14 @@ impl Line {
         Ok(())
     }
 
+    /// Reads replies until no add is under way.
+    pub(crate) fn hear_adds(&mut self, reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+        while self.expected.iter().any(|expected| matches!(expected, Expected::Quiet(Some(_)))) {
+            self.receive_one("add", reach, by)?;
+        }
+        Ok(())
+    }
+
     /// Reads the next reply of any kind; one that the caller waits for is returned.
     fn receive_one(&mut self, operation: &str, reach: &dyn Reach, by: Deadline) -> Result<Option<Reply>, Error> {
         let started = Instant::now();
