@@ -4,6 +4,8 @@
 //! dtype; the facade and the bindings give them types.
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod fuzzing;
 #[allow(dead_code, unused_imports, reason = "used when tables are made")]
 mod keys;
 #[allow(dead_code, unused_imports, reason = "used when tables are made")]

@@ -249,6 +249,7 @@ impl Table {
     /// The parts, after everything queued before is sent and what went wrong with it is told.
     fn turn(&self, operation: &str, by: Deadline) -> Result<Held<'_, Parts>, Error> {
         let mut parts = self.parts.take(by).map_err(|why| self.no_turn(operation, why, by))?;
+        parts.forsake();
         self.send_queued(&mut parts, by);
         if let Some(error) = self.queue().failed.take() {
             return Err(error);

@@ -57,6 +57,7 @@ impl Parts {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
+        self.forsake();
         let pieces = self.pieces("add", ids, self.ticks)?;
         self.let_earlier_adds_arrive(&pieces, by)?;
         match &pieces[..] {
@@ -441,7 +442,8 @@ impl Parts {
         }
     }
 
-    fn forsake(&mut self) {
+    /// Whatever an earlier operation asked for and did not wait for to the end is nobody's business any more.
+    pub(crate) fn forsake(&mut self) {
         for member in &mut self.members {
             if let At::There(line) = &mut member.at {
                 line.forsake();

@@ -554,11 +554,13 @@ fn history(seed: u64) {
             chance: Chance::new(chance.bits()),
         }));
     }
-    let mut sim = Sim::new(seed, Weather { delay: (Duration::from_micros(10), Duration::from_millis(8)), ..Weather::rough() }, nodes);
+    let start_spread = Duration::from_millis(20);
+    let weather = Weather { delay: (Duration::from_micros(10), Duration::from_millis(8)), reorder: false, start_spread };
+    let mut sim = Sim::new(seed, weather, nodes);
     let victims: Vec<usize> = (0..workers).filter(|_| chance.below(4) == 0).collect();
     for victim in &victims {
         // After the last start, when it has begun.
-        let moment = Duration::from_millis(500) + chance.duration(Duration::ZERO, Duration::from_millis(250));
+        let moment = start_spread + chance.duration(Duration::ZERO, Duration::from_millis(150));
         sim.crash_at(moment, *victim);
     }
     sim.run(END + Duration::from_secs(1));
@@ -627,6 +629,6 @@ fn check(seed: u64, world: &World, programs: &[VecDeque<Op>], victims: &[usize],
 
 #[test]
 fn whole_adds_and_right_gets_in_every_history() {
-    let seeds = std::env::var("SYNCLINE_SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(600);
+    let seeds = std::env::var("SYNCLINE_SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(500);
     (0..seeds).for_each(history);
 }
