@@ -19,9 +19,14 @@ pub mod fork;
 #[cfg(not(loom))]
 pub mod heap;
 pub mod meeting;
+pub mod mortality;
+#[cfg(not(loom))]
+pub mod outbox;
 mod placed;
 pub mod ring;
 pub mod segment;
+#[cfg(not(loom))]
+pub mod store;
 mod sync;
 pub mod wait;
 

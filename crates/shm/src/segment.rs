@@ -154,6 +154,9 @@ impl Segment {
     /// Pages that exist already keep their contents. Costs about 1 ms per MiB of fresh pages.
     pub fn reserve(&self, offset: usize, len: usize) -> Result<(), SegmentError> {
         assert!(offset <= self.len() && len <= self.len() - offset, "a reservation lies inside its segment");
+        if len == 0 {
+            return Ok(());
+        }
         let refused = |source| SegmentError::Memory { what: "reserve", name: self.name.clone(), asked: len, source };
         loop {
             let taken = rustix::fs::fallocate(&self.file, FallocateFlags::empty(), self.at + offset as u64, len as u64);
@@ -204,7 +207,7 @@ impl Segment {
     }
 
     #[cfg(not(loom))]
-    fn address(&self, offset: usize, len: usize) -> NonNull<u8> {
+    pub(crate) fn address(&self, offset: usize, len: usize) -> NonNull<u8> {
         assert!(offset <= self.len() && len <= self.len() - offset, "a layout lies inside its segment");
         // SAFETY: the offset was just checked against the length of the mapping.
         let at = unsafe { self.map.as_mut_ptr().add(offset) };

@@ -22,6 +22,7 @@ use crate::Error;
 pub struct Config {
     pub(crate) launch: Launch,
     pub(crate) settings: Settings,
+    pub(crate) sync: bool,
 }
 
 impl Config {
@@ -36,7 +37,7 @@ impl Config {
     /// What `environment` says, with `arguments` winning over it.
     pub fn from_environment(environment: &Environment, arguments: &Arguments) -> Result<Config, Error> {
         let launch = bootstrap::find(environment, arguments).map_err(|error| Error::configuration(error.to_string()))?;
-        Ok(Config { launch, settings: settings(environment)? })
+        Ok(Config { launch, settings: settings(environment)?, sync: false })
     }
 
     /// Only the settings: timeout, transport, encryption, interfaces.
@@ -48,12 +49,18 @@ impl Config {
     pub fn solo() -> Config {
         let nothing = Environment::from_variables::<String, String>([]);
         let launch = bootstrap::find(&nothing, &Arguments::default()).expect("an empty environment is a world of one");
-        Config { launch, settings: Settings::default() }
+        Config { launch, settings: Settings::default(), sync: false }
     }
 
     /// How long to wait for somebody who neither comes nor dies.
     pub fn timeout(mut self, timeout: Duration) -> Config {
         self.settings.timeout = timeout;
+        self
+    }
+
+    /// Whether tables are in sync mode unless they say otherwise; they are not without this.
+    pub fn sync(mut self, sync: bool) -> Config {
+        self.sync = sync;
         self
     }
 

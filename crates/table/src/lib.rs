@@ -4,12 +4,22 @@
 //! dtype; the facade and the bindings give them types.
 #![forbid(unsafe_code)]
 
+mod caretaker;
+pub mod checkpoint;
+mod keys;
+mod partition;
+mod pending;
+mod reaching;
+mod setup;
+mod share;
 mod spec;
+mod spread;
 mod table;
 mod tables;
 mod updater;
 
 pub use spec::{Consistency, Shape, Spec};
-pub use table::{Pending, Table};
+pub use pending::Pending;
+pub use table::Table;
 pub use tables::Tables;
 pub use updater::{AddOptions, Updater};

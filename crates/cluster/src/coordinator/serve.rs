@@ -10,12 +10,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use syncline_shm::wait::Deadline;
-use syncline_transport::{Address, Connection, Door, DoorConfig, DoorEvent, DoorWaker, JobKey, RecvHalf, SendHalf, Severer, TransportKind};
+use syncline_transport::{Address, Connection, Door, DoorConfig, DoorEvent, DoorWaker, JobKey, LinkError, RecvHalf, SendHalf, Severer, TransportKind};
 use syncline_wire::message::{Blame, Control, DownCause, Hello, Purpose};
 
 use super::state::{Action, ConnectionId, Event, Spec, State};
 use crate::Error;
-use crate::control::{receive_control, send_control};
+use crate::control::{ControlError, receive_control, send_control};
 
 /// The rank a coordinator signs its frames with: nobody's.
 pub(crate) const COORDINATOR: u32 = u32::MAX;
@@ -228,9 +228,12 @@ fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sen
 fn tell(members: &mut HashMap<ConnectionId, (Box<dyn SendHalf>, Severer)>, connection: ConnectionId, message: &Control) {
     let Some((sender, severer)) = members.get_mut(&connection) else { return };
     if let Err(error) = send_control(sender.as_mut(), message, Deadline::after(SEND_PATIENCE)) {
-        // Its reader will report the end of the link; nothing else hangs on this member.
         tracing::debug!("a member does not take its messages: {error}");
-        severer.sever();
+        // Its reader will report the end of the link. One that has closed its end may have said goodbye before, and that
+        // word must still be read; one that merely does not listen is cut off.
+        if matches!(error, ControlError::Link(LinkError::Timeout { .. })) {
+            severer.sever();
+        }
     }
 }
 
