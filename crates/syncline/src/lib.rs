@@ -19,7 +19,7 @@ mod tables;
 pub use config::Config;
 pub use error::Error;
 pub use session::Session;
-pub use syncline_cluster::{Deadline, ErrorKind, Group, Lane, Role, Settings, Topology, TransportChoice, Who, bootstrap};
+pub use syncline_cluster::{Deadline, ErrorKind, Group, Lane, OnPeerLoss, Role, Settings, Topology, TransportChoice, Who, bootstrap};
 pub use syncline_table::{AddOptions, Consistency, Pending, Shape as TableShape, Spec, Table, Updater};
 pub use syncline_tensor::kernels::ReduceOp;
 pub use syncline_tensor::{DType, Element, bf16, f16};
