@@ -188,7 +188,9 @@ impl Exported {
             (5, 64) => c"Zf",
             (5, 128) => c"Zd",
             (6, 8) => c"?",
-            (code, bits) => return Err(PyBufferError::new_err(format!("DLPack elements of code {code} with {bits} bits are not known here"))),
+            (code, bits) => {
+                return Err(PyBufferError::new_err(format!("DLPack elements of code {code} with {bits} bits are not known here")));
+            }
         })
     }
 }
