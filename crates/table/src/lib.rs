@@ -5,11 +5,16 @@
 #![forbid(unsafe_code)]
 
 mod caretaker;
+#[allow(dead_code, unused_imports, reason = "used when tables are made")]
+mod keys;
+pub mod checkpoint;
 mod partition;
 mod pending;
 mod setup;
 mod share;
 mod spec;
+#[allow(dead_code, unused_imports, reason = "used when tables are made")]
+mod spread;
 mod table;
 mod tables;
 mod updater;

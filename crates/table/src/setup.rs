@@ -24,6 +24,9 @@ use crate::table::{Inner, Way};
 use crate::tables::Shared;
 use crate::{Consistency, Shape, Spec, Table};
 
+/// Tables up to this size take all their memory when they are made (about a second per GiB); larger ones, which are
+/// often sparse, take it row by row.
+const TOUCHED_AHEAD: usize = 1 << 30;
 /// The longest specification: a name and a few numbers.
 const MOST_SPEC: usize = 16 << 10;
 
@@ -116,7 +119,12 @@ fn map_share(job: &Job, vigil: &Vigil, number: u32, name: &str, spec: &Spec, hom
         };
         outboxes.push(Arc::new(Outbox::new(segment)));
     }
-    Ok(Arc::new(LocalShare::new(place, Store::new(store, layout), outboxes)))
+    let store = Store::new(store, layout);
+    if store.layout().bytes() <= TOUCHED_AHEAD {
+        // A limit that is reached here is reached now, in words, and not later by a signal.
+        store.reserve().map_err(refused)?;
+    }
+    Ok(Arc::new(LocalShare::new(place, store, outboxes)))
 }
 
 /// Waits until `owner` has claimed the memory under `key`.

@@ -39,8 +39,8 @@ const LEAST: usize = 5;
 const FLAG: f32 = (1u64 << 40) as f32;
 /// Where counting by ones ends in an f32.
 const MOST: f32 = (1 << 24) as f32;
-/// Rows fetched at a time when the whole matrix is checked.
-const CHECKED_ROWS: usize = 8192;
+/// Rows fetched at a time when the whole matrix is looked at.
+const BLOCK_ROWS: usize = 8192;
 
 /// A worker with its table.
 pub(crate) struct Worker<'s> {
@@ -84,7 +84,12 @@ impl<'s> Worker<'s> {
         let delta = std::iter::repeat_n(1f32.to_ne_bytes(), moved).flatten().collect();
         // Written, not only reserved: the first get should not pay for the pages.
         let fetched = vec![1; moved * 4];
-        Ok(Worker { session, table, tally, load, mode, delta, fetched, ids, adds: 0, tallied: 0, stops: 0, wrong: 0 })
+        let worker = Worker { session, table, tally, load, mode, delta, fetched, ids, adds: 0, tallied: 0, stops: 0, wrong: 0 };
+        if let (Load::Rows { rows, cols, .. }, Some(0)) = (load, session.worker_id()) {
+            // A matrix that was in use for a while has all its pages; a few random rows would not have fetched them.
+            worker.each_block(rows, cols, Deadline::after(session.timeout()), |_, _| ())?;
+        }
+        Ok(worker)
     }
 
     /// Loops for `secs` after a short warm-up, together with the others.
@@ -215,22 +220,30 @@ impl<'s> Worker<'s> {
     /// A row's values count the same adds, and all rows together those that were made.
     fn check_matrix(&self, rows: usize, cols: usize, total: u64, deadline: Deadline) -> Result<u64, Error> {
         let flags = usize::from(self.mode.couples_workers());
-        let mut block = vec![0; CHECKED_ROWS.min(rows) * cols * 4];
         let (mut wrong, mut sum) = (0, 0.0);
-        for first in (0..rows).step_by(CHECKED_ROWS) {
-            let ids: Vec<i64> = (first..rows.min(first + CHECKED_ROWS)).map(|row| row as i64).collect();
-            let block = &mut block[..ids.len() * cols * 4];
-            self.table.get(block, Some(&ids), deadline)?;
-            for (row, id) in block.chunks_exact(cols * 4).zip(ids) {
+        self.each_block(rows, cols, deadline, |first, block| {
+            for (index, row) in block.chunks_exact(cols * 4).enumerate() {
                 let last = &row[row.len() - 4..];
-                let skipped = if id == 0 { flags } else { 0 };
+                let skipped = if first + index == 0 { flags } else { 0 };
                 wrong += row.chunks_exact(4).skip(skipped).filter(|value| *value != last).count() as u64;
                 sum += f64::from(f32::from_ne_bytes(last.try_into().expect("four bytes")));
             }
-        }
+        })?;
         // The row that carries the flag is in every batch, and f32 stops counting it at some point.
         let beyond_counting = flags == 1 && self.adds * u64::from(self.session.num_workers()) >= MOST as u64;
         Ok(wrong + u64::from(sum != total as f64 && !beyond_counting))
+    }
+
+    /// Fetches the whole matrix, some rows at a time; `look` gets the number of the first.
+    fn each_block(&self, rows: usize, cols: usize, deadline: Deadline, mut look: impl FnMut(usize, &[u8])) -> Result<(), Error> {
+        let mut block = vec![0; BLOCK_ROWS.min(rows) * cols * 4];
+        for first in (0..rows).step_by(BLOCK_ROWS) {
+            let ids: Vec<i64> = (first..rows.min(first + BLOCK_ROWS)).map(|row| row as i64).collect();
+            let block = &mut block[..ids.len() * cols * 4];
+            self.table.get(block, Some(&ids), deadline)?;
+            look(first, block);
+        }
+        Ok(())
     }
 }
 

@@ -45,6 +45,7 @@ pub struct Coordinator {
     closed: Arc<AtomicBool>,
     /// The state's culprit, or `COORDINATOR` for nobody.
     culprit: Arc<AtomicU32>,
+    goes_on: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -71,12 +72,13 @@ impl Coordinator {
         let closed = Arc::new(AtomicBool::new(false));
         let door_closed = Arc::clone(&closed);
         let culprit = Arc::new(AtomicU32::new(COORDINATOR));
-        let to_tell = Arc::clone(&culprit);
+        let goes_on = Arc::new(AtomicBool::new(false));
+        let known = (Arc::clone(&culprit), Arc::clone(&goes_on));
         let threads = vec![
             spawn("syncline-door", move || welcome_visitors(door, epoch, &to_state, &door_closed))?,
-            spawn("syncline-coord", move || carry_out(State::new(spec), &inbox, &finish, &to_tell))?,
+            spawn("syncline-coord", move || carry_out(State::new(spec), &inbox, &finish, &known.0, &known.1))?,
         ];
-        Ok(Coordinator { unix_name, tcp, events, finished, door: waker, closed, culprit, threads })
+        Ok(Coordinator { unix_name, tcp, events, finished, door: waker, closed, culprit, goes_on, threads })
     }
 
     /// Where members of the same host reach it.
@@ -103,6 +105,11 @@ impl Coordinator {
     /// The rank all trouble began with, as far as it is known.
     pub fn culprit(&self) -> Option<u32> {
         Some(self.culprit.load(Acquire)).filter(|rank| *rank != COORDINATOR)
+    }
+
+    /// Whether all that are left of the job go on when a worker dies, so that its launcher should leave them alone.
+    pub fn goes_on(&self) -> bool {
+        self.goes_on.load(Acquire)
     }
 
     /// Waits until everybody has left or died. True when so.
@@ -172,7 +179,7 @@ fn listen_to(connection: ConnectionId, local: bool, mut receiver: Box<dyn RecvHa
     }
 }
 
-fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sender<()>, culprit: &AtomicU32) {
+fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sender<()>, culprit: &AtomicU32, goes_on: &AtomicBool) {
     let start = Instant::now();
     let mut members: HashMap<ConnectionId, (Box<dyn SendHalf>, Severer)> = HashMap::new();
     loop {
@@ -196,6 +203,7 @@ fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sen
         };
         let actions = state.on(event, start.elapsed());
         culprit.store(state.culprit().unwrap_or(COORDINATOR), Release);
+        goes_on.store(state.goes_on(), Release);
         for action in actions {
             match action {
                 Action::Send { connection, message } => tell(&mut members, connection, &message),

@@ -458,13 +458,13 @@ impl Share for LocalShare {
 
     fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error> {
         let width = self.store.layout().lanes[lane];
-        let first = first_row * self.cols;
+        let first = (first_row - self.place.rows.start) * self.cols;
         self.read_elements(lane, first..first + (out.len() / width) as u64, out, by)
     }
 
     fn write_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
         let width = self.store.layout().lanes[lane];
-        let first = first_row * self.cols;
+        let first = (first_row - self.place.rows.start) * self.cols;
         self.write_elements(lane, first..first + (bytes.len() / width) as u64, bytes, by)
     }
 }
