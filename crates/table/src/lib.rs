@@ -5,15 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod caretaker;
-#[allow(dead_code, unused_imports, reason = "used when tables are made")]
-mod keys;
 pub mod checkpoint;
+mod keys;
 mod partition;
 mod pending;
+mod reaching;
 mod setup;
 mod share;
 mod spec;
-#[allow(dead_code, unused_imports, reason = "used when tables are made")]
 mod spread;
 mod table;
 mod tables;

@@ -16,7 +16,7 @@ use syncline_tensor::DType;
 
 use crate::AddOptions;
 pub(crate) use emit::Emit;
-pub(crate) use local::{LocalShare, Place};
+pub(crate) use local::{LocalShare, Place, lanes};
 
 /// Which rows. Ids are table-wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
