@@ -134,7 +134,7 @@ def arguments() -> argparse.Namespace:
     mode.add_argument("--sync", action="store_true", help="all workers take each step together")
     mode.add_argument("--async", action="store_false", dest="sync", help="each at its own pace (the default)")
     parser.add_argument("--epochs", type=int, default=200, help="how often each image is seen (%(default)s)")
-    parser.add_argument("--batch", type=int, default=16, help="images of a worker's step (%(default)s)")
+    parser.add_argument("--batch", type=int, default=32, help="images of a worker's step (%(default)s)")
     parser.add_argument("--rate", type=float, default=0.5, help="learning rate (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the split and of each worker's order (%(default)s)")
     parser.add_argument("--hash", action="store_true", help="print a hash of the final weights")
