@@ -19,7 +19,7 @@ from collections.abc import Callable
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the processes are the parallelism
 
 import numpy as np
-from progress import STYLES, Progress, amount
+from progress import STYLES, Progress, in_bytes
 from sklearn.datasets import load_digits
 
 import syncline as sl
@@ -76,7 +76,7 @@ def train(
         moved = 2 * steps * weights.nbytes * workers  # one add and one get of all weights by each worker
         if progress:
             speed = epoch * share * workers / (time.perf_counter() - started)
-            text = f"loss {np.mean(losses):.4f}  {amount(speed, 'samples/s')}  {amount(moved, 'B')} moved"
+            text = f"loss {np.mean(losses):.4f}  {speed:,.0f} samples/s  {in_bytes(moved)} moved"
             progress.show(epoch, text)
     return time.perf_counter() - started
 
