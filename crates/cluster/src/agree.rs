@@ -201,8 +201,7 @@ impl Waiting<'_> {
 
     /// Whether no outcome will come: somebody who is needed is gone.
     fn hopeless(&self) -> bool {
-        let gone = |flag: &std::sync::atomic::AtomicBool| flag.load(Acquire);
-        self.seat.fates.any_down() || gone(&self.seat.orphaned) || gone(&self.seat.leaving) || gone(&self.seat.coordinator_lost)
+        self.seat.hopeless() || self.seat.coordinator_lost.load(Acquire)
     }
 
     fn judge(&self, outcome: Outcome) -> Result<Agreement, Error> {

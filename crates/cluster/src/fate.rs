@@ -98,6 +98,11 @@ impl Fates {
         self.flags[rank as usize].load(Acquire) != ALIVE
     }
 
+    /// Whether `rank` is known to be gone without having left.
+    pub(crate) fn is_down(&self, rank: u32) -> bool {
+        self.flags[rank as usize].load(Acquire) == DOWN
+    }
+
     /// Records a death. The first account of it stands, unless a later one knows better how it happened. Returns whether
     /// the death was news.
     pub(crate) fn mark_down(&self, rank: u32, fate: Fate) -> bool {

@@ -137,12 +137,20 @@ impl Job {
         Vigil::new(Arc::clone(&self.seat))
     }
 
-    /// Waits until every rank of the job has called it.
+    /// Waits until every worker of the job has called it; dedicated servers take no part.
     ///
     /// On one host this is a round of counters in shared memory (one store, one load per neighbour, no system call
     /// while all are running). Between hosts one rank per host exchanges ⌈log₂ hosts⌉ frames.
     pub fn barrier(&self, deadline: Deadline) -> Result<(), Error> {
         self.usable("barrier")?;
+        if !self.role().works() {
+            return Err(Error::Configuration {
+                detail: format!(
+                    "barrier: rank {} is a server, and servers take no part in barriers\nhint: a server stays with `syncline server` until the workers have left",
+                    self.rank()
+                ),
+            });
+        }
         match self.barrier.try_lock() {
             Ok(mut barrier) => barrier.pass(&self.seat, deadline),
             Err(_) => self.barrier_after_another_thread(deadline),

@@ -26,7 +26,7 @@ use crate::bootstrap::{HostSpan, Launch, Launcher, Meeting, file};
 use crate::control::{ControlError, fate_of, receive_control, send_control};
 use crate::job::{Job, Parts, private_heap};
 use crate::seat::{ControlLine, Seat};
-use crate::settings::{Settings, TransportChoice};
+use crate::settings::{OnPeerLoss, Settings, TransportChoice};
 use crate::switchboard::{CallError, Switchboard};
 use crate::{Error, Role, Topology, Who, control_thread, meet, roster, watcher};
 
@@ -84,6 +84,9 @@ fn join_others(launch: &Launch, settings: &Settings, deadline: Deadline) -> Resu
     let (mut sender, mut receiver) = link.split();
     let member = roster::introduce(launch, &door, instance, meet::offers(&door.tcp_addresses(), settings));
     let welcome = knock(launch, member, sender.as_mut(), receiver.as_mut(), started, deadline)?;
+    if settings.on_peer_loss == OnPeerLoss::Continue {
+        send_control(sender.as_mut(), &Control::GoesOn, deadline).map_err(|error| lost_coordinator(launch, &error, started))?;
+    }
     let (me, topology) = (welcome.rank, Topology::new(welcome.roster));
     drop(met.published); // Everybody has come: the rendezvous file is needed no more.
 

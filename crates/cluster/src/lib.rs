@@ -31,7 +31,7 @@ pub use error::{Error, ErrorKind, Who};
 pub use group::Group;
 pub use job::Job;
 pub use join::coordinate;
-pub use settings::{Settings, TransportChoice};
+pub use settings::{OnPeerLoss, Settings, TransportChoice};
 pub use switchboard::Lane;
 pub use syncline_transport::Deadline;
 pub use syncline_wire::message::DownCause;

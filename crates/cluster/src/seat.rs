@@ -15,7 +15,7 @@ use crate::agree::Ledger;
 use crate::bootstrap::Launcher;
 use crate::fate::{Fate, Fates};
 use crate::switchboard::{CallError, Lane, Switchboard};
-use crate::{Error, Settings, Topology, TransportChoice};
+use crate::{Error, OnPeerLoss, Settings, Topology, TransportChoice};
 
 /// What the threads of a seat share.
 pub(crate) struct Seat {
@@ -26,6 +26,8 @@ pub(crate) struct Seat {
     pub(crate) launcher: Launcher,
     /// What may carry links, and with it whether neighbours share memory.
     pub(crate) transport: TransportChoice,
+    /// Whether the others go on when a worker dies.
+    pub(crate) goes_on: bool,
     /// Tells this process from its forked children, which are no members.
     pub(crate) fork: ForkGuard,
     pub(crate) board: OnceLock<Arc<Board>>,
@@ -71,6 +73,7 @@ impl Seat {
             timeout: settings.timeout,
             launcher,
             transport: settings.transport,
+            goes_on: settings.on_peer_loss == OnPeerLoss::Continue,
             fork,
             board: OnceLock::new(),
             switchboard,
@@ -97,6 +100,21 @@ impl Seat {
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().expect("no panic while held")
+    }
+
+    /// Whether waits for all workers are in vain: somebody whom they need is gone.
+    pub(crate) fn hopeless(&self) -> bool {
+        self.orphaned.load(Acquire) || self.leaving.load(Acquire) || self.needed_is_down()
+    }
+
+    fn needed_is_down(&self) -> bool {
+        self.fates.any_down()
+            && (!self.goes_on || (0..self.topology.world()).any(|rank| self.fates.is_down(rank) && !self.is_missed_by_nobody(rank)))
+    }
+
+    /// Whether `rank` died and the others go on without it.
+    pub(crate) fn is_missed_by_nobody(&self, rank: u32) -> bool {
+        self.goes_on && self.topology.role(rank).works() && self.fates.is_down(rank)
     }
 
     /// Whether the ranks of this host share memory, as opposed to each being alone.
@@ -154,7 +172,11 @@ impl Seat {
     }
 
     /// Writes down the end of `rank` and ends the links with it and with whom it blames.
-    pub(crate) fn bury(&self, rank: u32, fate: Fate) {
+    pub(crate) fn bury(&self, rank: u32, mut fate: Fate) {
+        if self.goes_on {
+            // Where life goes on, nobody is dead on hearsay: the one it blamed may only have been slow.
+            fate.blames = None;
+        }
         let blamed = fate.blames;
         if self.fates.mark_down(rank, fate)
             && let Some(switchboard) = &self.switchboard

@@ -68,11 +68,6 @@ impl Vigil {
         self.patience
     }
 
-    /// TEMP
-    pub fn goes_on(&self) -> bool {
-        false
-    }
-
     /// Whether anybody died, was cut off or fell silent.
     pub fn any_down(&self) -> bool {
         self.seat.fates.any_down()
@@ -103,6 +98,16 @@ impl Vigil {
     /// Whether the launcher is gone, or this process is leaving: no wait will be fulfilled any more.
     pub fn orphaned_or_leaving(&self) -> bool {
         self.seat.orphaned.load(Acquire) || self.seat.leaving.load(Acquire)
+    }
+
+    /// Whether the others go on when a worker dies.
+    pub fn goes_on(&self) -> bool {
+        self.seat.goes_on
+    }
+
+    /// Whether a wait that needs all workers, or all who must live where the others [go on](Vigil::goes_on), is in vain.
+    pub fn hopeless(&self) -> bool {
+        self.seat.hopeless()
     }
 
     /// Wakes all waits of this process, so that they look again.

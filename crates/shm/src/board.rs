@@ -239,8 +239,18 @@ impl Board {
     /// # Panics
     /// When there is no such rank.
     pub fn meeting(&self, me: usize, patience: Patience) -> Meeting {
-        let seats = self.slots.iter().map(|slot| slot.part(|words| &words.seat));
-        Meeting::over(seats.collect(), self.release.clone(), me, patience)
+        let everybody: Vec<usize> = (0..self.ranks()).collect();
+        self.meeting_of(&everybody, me, patience)
+    }
+
+    /// The same for the local ranks `members` only, of which this process is the one at `position`. The meeting counts
+    /// its members from 0. Each rank takes part in meetings of one list of members.
+    ///
+    /// # Panics
+    /// When there is no such rank or position.
+    pub fn meeting_of(&self, members: &[usize], position: usize, patience: Patience) -> Meeting {
+        let seats = members.iter().map(|index| self.slots[*index].part(|words| &words.seat));
+        Meeting::over(seats.collect(), self.release.clone(), position, patience)
     }
 }
 
@@ -404,6 +414,20 @@ mod tests {
             }
         });
         assert_eq!(board.slot(0).doing(), Some(of(199_999)));
+    }
+
+    #[test]
+    fn a_meeting_of_some_does_not_wait_for_the_rest() {
+        use crate::wait::{Deadline, WaitError};
+        let board = Board::create(4, [0; 16]).unwrap();
+        let mut parts: Vec<Meeting> = (0..2).map(|position| board.meeting_of(&[1, 3], position, Patience::none())).collect();
+        let round = parts[0].arrive();
+        assert_eq!(parts[0].missing(round), [1], "positions, not slots");
+        let over = Deadline::after(std::time::Duration::ZERO);
+        assert_eq!(parts[0].wait(round, over, &|_| false).map_err(|error| error.cause), Err(WaitError::Timeout));
+        parts[1].arrive();
+        assert_eq!(parts[0].wait(round, over, &|_| false), Ok(()));
+        assert_eq!((board.slot(1).round(), board.slot(0).round()), (round, 0));
     }
 
     #[test]

@@ -154,6 +154,9 @@ impl Segment {
     /// Pages that exist already keep their contents. Costs about 1 ms per MiB of fresh pages.
     pub fn reserve(&self, offset: usize, len: usize) -> Result<(), SegmentError> {
         assert!(offset <= self.len() && len <= self.len() - offset, "a reservation lies inside its segment");
+        if len == 0 {
+            return Ok(());
+        }
         let refused = |source| SegmentError::Memory { what: "reserve", name: self.name.clone(), asked: len, source };
         loop {
             let taken = rustix::fs::fallocate(&self.file, FallocateFlags::empty(), self.at + offset as u64, len as u64);

@@ -5,11 +5,15 @@
 #![forbid(unsafe_code)]
 
 mod caretaker;
+pub mod checkpoint;
+mod keys;
 mod partition;
 mod pending;
+mod reaching;
 mod setup;
 mod share;
 mod spec;
+mod spread;
 mod table;
 mod tables;
 mod updater;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use syncline_cluster::{Deadline, Error};
 
 use crate::caretaker::Caretaker;
+use crate::keys::KeyShare;
 use crate::share::{LocalShare, Selection, Share};
+use crate::spread::Spread;
 use crate::{AddOptions, Consistency, Pending, Shape, Spec};
 
 /// A handle on a table. Clones are handles on the same table; any number of threads may use them.
@@ -21,6 +23,32 @@ pub struct Table {
 pub(crate) enum Way {
     /// All of them are in shared memory.
     Here(Arc<LocalShare>),
+    /// Some of them are behind links.
+    Spread(Arc<Spread>),
+    /// Keys, spread over the servers.
+    Keys {
+        spread: Arc<Spread>,
+        /// Those that this process keeps.
+        here: Option<Arc<KeyShare>>,
+    },
+}
+
+impl Way {
+    /// Stores worker 0's value as it is, in the values and in the states that begin with them.
+    pub(crate) fn set_initial(&self, initial: &[u8], spec: &Spec, workers: u32, by: Deadline) -> Result<(), Error> {
+        match self {
+            Way::Here(share) => share.set_initial(initial),
+            Way::Spread(spread) => {
+                spread.write_lane(0, 0, initial, by)?;
+                let states = spec.updater.state_lanes(spec.dtype(), workers);
+                for (index, _) in states.iter().enumerate().filter(|(_, lane)| lane.starts_as_value) {
+                    spread.write_lane(index + 1, 0, initial, by)?;
+                }
+            }
+            Way::Keys { .. } => {}
+        }
+        Ok(())
+    }
 }
 
 pub(crate) struct Inner {
@@ -75,13 +103,15 @@ impl Inner {
     pub(crate) fn last_unapplied(&self) -> Option<u64> {
         match &self.way {
             Way::Here(share) => share.has_unapplied(self.worker).then(|| share.published(self.worker)),
+            Way::Spread(_) | Way::Keys { .. } => None,
         }
     }
 
     pub(crate) fn apply_left_over(&self, by: Deadline) {
-        let Way::Here(share) = &self.way;
-        // What goes wrong here goes wrong again in the next call of the user, who can do something about it.
-        let _ = share.settle(self.worker, share.published(self.worker), by);
+        if let Way::Here(share) = &self.way {
+            // What goes wrong here goes wrong again in the next call of the user, who can do something about it.
+            let _ = share.settle(self.worker, share.published(self.worker), by);
+        }
     }
 
     pub(crate) fn forget_noted(&self) {
@@ -91,16 +121,21 @@ impl Inner {
     /// Returns when what this worker added is applied, as far as that depends on this worker.
     pub(crate) fn flush(&self, by: Deadline) -> Result<(), Error> {
         match &self.way {
-            Way::Here(_) if self.spec.consistency == Consistency::Sync => Ok(()),
+            _ if self.spec.consistency == Consistency::Sync => Ok(()),
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
             Way::Here(share) if share.has_unapplied(self.worker) => share.settle(self.worker, *self.adds(), by),
             Way::Here(_) => Ok(()),
         }
     }
 
     /// No clock waits for this worker any more.
-    pub(crate) fn finish(&self) {
+    pub(crate) fn finish(&self, by: Deadline) -> Result<(), Error> {
         match &self.way {
-            Way::Here(share) => share.finish(self.worker),
+            Way::Here(share) => {
+                share.finish(self.worker);
+                Ok(())
+            }
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.finish(by),
         }
     }
 
@@ -129,8 +164,8 @@ impl Inner {
         Ok(rows.map_or(Selection::All, Selection::Rows))
     }
 
-    fn add(&self, this: &Arc<Inner>, delta: &[u8], rows: Option<&[i64]>, options: &AddOptions, wait: bool, by: Deadline) -> Result<(), Error> {
-        let rows = self.selection("add", delta.len(), rows)?;
+    fn add(&self, this: &Arc<Inner>, delta: &[u8], ids: Option<&[i64]>, options: &AddOptions, wait: bool, by: Deadline) -> Result<(), Error> {
+        let rows = self.selection("add", delta.len(), ids)?;
         options.check(self.spec.updater)?;
         if self.spec.consistency == Consistency::Sync {
             self.wait_for_background(by)?;
@@ -156,14 +191,30 @@ impl Inner {
                 }
                 Ok(())
             }
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.add(delta, ids, options, wait, by),
         }
     }
 
-    fn get(&self, out: &mut [u8], rows: Option<&[i64]>, own_adds: u64, by: Deadline) -> Result<(), Error> {
-        let rows = self.selection("get", out.len(), rows)?;
+    fn get(&self, out: &mut [u8], ids: Option<&[i64]>, own_adds: u64, by: Deadline) -> Result<(), Error> {
+        let rows = self.selection("get", out.len(), ids)?;
         match &self.way {
             Way::Here(share) => share.get(self.worker, own_adds, rows, out, by),
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.get(out, ids, by),
         }
+    }
+
+    /// The way to a key-value table, after a look at the sizes.
+    fn keys(&self, what: &str, keys: &[i64], bytes: usize) -> Result<&Spread, Error> {
+        let Way::Keys { spread, .. } = &self.way else {
+            let detail = format!("{}: this table has rows, not keys", self.operation(what));
+            return Err(Error::Configuration { detail });
+        };
+        let size = self.spec.dtype().size();
+        if bytes != keys.len() * size {
+            let detail = format!("{} values given for {} keys", bytes / size, keys.len());
+            return Err(Error::ShapeMismatch { operation: self.operation(what), detail });
+        }
+        Ok(spread)
     }
 
     fn wait_for_background(&self, by: Deadline) -> Result<(), Error> {
@@ -223,7 +274,16 @@ impl Table {
 
     /// Adds and fetches in one pass.
     pub fn add_get(&self, delta: &[u8], out: &mut [u8], rows: Option<&[i64]>, options: &AddOptions, by: Deadline) -> Result<(), Error> {
-        self.inner.selection("get", out.len(), rows)?;
+        let inner = &self.inner;
+        inner.selection("get", out.len(), rows)?;
+        if let Way::Spread(spread) = &inner.way {
+            inner.selection("add", delta.len(), rows)?;
+            options.check(inner.spec.updater)?;
+            if inner.spec.consistency == Consistency::Sync {
+                inner.wait_for_background(by)?;
+            }
+            return spread.add_get(delta, out, rows, options, by);
+        }
         self.add(delta, rows, options, false, by)?;
         self.get(out, rows, by)
     }
@@ -256,6 +316,7 @@ impl Table {
         let own_adds = *self.inner.adds();
         let (ids, rows) = match &self.inner.way {
             Way::Here(share) => share.read_changed(self.inner.worker, own_adds, by)?,
+            Way::Spread(spread) | Way::Keys { spread, .. } => return spread.get_changed(out, by),
         };
         let width = self.inner.spec.row_bytes();
         for (index, id) in ids.iter().enumerate() {
@@ -264,20 +325,27 @@ impl Table {
         Ok(ids)
     }
 
-    /// Adds one value per key of a key-value table.
-    pub fn add_keys(&self, _keys: &[i64], _values: &[u8], _wait: bool, _by: Deadline) -> Result<(), Error> {
-        unimplemented!("key-value tables are not here yet")
+    /// Adds one value per key of a key-value table; a key that stands twice is added to twice.
+    pub fn add_keys(&self, keys: &[i64], values: &[u8], wait: bool, by: Deadline) -> Result<(), Error> {
+        let spread = self.inner.keys("add", keys, values.len())?;
+        if self.inner.spec.consistency == Consistency::Sync {
+            self.inner.wait_for_background(by)?;
+        }
+        spread.add(values, Some(keys), &AddOptions::default(), wait, by)
     }
 
     /// Fetches one value per key into `out`; keys never added to read as zero.
-    pub fn get_keys(&self, _keys: &[i64], _out: &mut [u8], _by: Deadline) -> Result<(), Error> {
-        unimplemented!("key-value tables are not here yet")
+    pub fn get_keys(&self, keys: &[i64], out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        self.inner.keys("get", keys, out.len())?.get(out, Some(keys), by)
     }
 
     /// How many adds each worker has made, as far as this process knows.
     pub fn clocks(&self) -> Vec<u64> {
         let mut clocks = match &self.inner.way {
             Way::Here(share) => share.clocks(),
+            Way::Spread(spread) | Way::Keys { spread, .. } => {
+                return spread.clocks(Deadline::after(self.inner.timeout)).unwrap_or_default();
+            }
         };
         let mine = &mut clocks[self.inner.worker as usize];
         *mine = (*mine).max(*self.inner.adds());

@@ -59,9 +59,9 @@ impl Tables {
     pub fn finish(&self, by: Deadline) -> Result<(), Error> {
         let flushed = self.flush(by);
         let made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        made.iter().for_each(|table| table.inner.finish());
+        let finished: Vec<_> = made.iter().map(|table| table.inner.finish(by)).collect();
         self.shared.caretaker.stop();
-        flushed
+        finished.into_iter().collect::<Result<(), Error>>().and(flushed)
     }
 
     /// Writes all tables with their updater states below `path`.

@@ -25,6 +25,9 @@ pub(crate) trait Outlet: Send + 'static {
     /// Whether frames go through memory that the receiver reads itself, where nothing can damage them on the way.
     const IN_MEMORY: bool = false;
 
+    /// Whether what follows a frame's first bytes may be written by further calls.
+    const IN_PIECES: bool = true;
+
     /// Writes three parts as one, waiting as often as needed. A deadline that is over still allows what needs no wait.
     fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped>;
 
@@ -92,7 +95,8 @@ pub(crate) fn link(
 ) -> Link {
     let severer = Severer::new(wake);
     let limits = Limits::default();
-    let sender = FrameWriter { outlet, stamp, limits, end: None, stats: Arc::clone(&stats), severer: severer.clone() };
+    let sender =
+        FrameWriter { outlet, stamp, limits, end: None, owed: 0, begun: None, stats: Arc::clone(&stats), severer: severer.clone() };
     let receiver =
         FrameReader { inlet, epoch: stamp.epoch, limits, body_left: 0, end: None, stats: Arc::clone(&stats), severer: severer.clone() };
     Link::new(Box::new(sender), Box::new(receiver), info, stats, severer)
@@ -130,39 +134,106 @@ struct FrameWriter<O> {
     stamp: Stamp,
     limits: Limits,
     end: Option<End>,
+    // Bytes that a begun frame has announced and not sent.
+    owed: u64,
+    // The begun frame of a transport that moves payloads at once.
+    begun: Option<Begun>,
     stats: Arc<LinkStats>,
     severer: Severer,
 }
 
+/// A frame that is gathered before it goes.
+struct Begun {
+    header: [u8; HEADER_LEN],
+    whole: u64,
+    meta: Vec<u8>,
+    payload: Vec<u8>,
+}
+
 impl<O: Outlet> SendHalf for FrameWriter<O> {
     fn send(&mut self, frame: &OutFrame<'_>, deadline: Deadline) -> Result<(), LinkError> {
+        let (header, whole) = self.header(frame, frame.payload_len())?;
+        self.write(&header, frame.meta, frame.payload, whole, deadline)
+    }
+
+    fn begin(&mut self, frame: &OutFrame<'_>, total: u64, deadline: Deadline) -> Result<(), LinkError> {
+        let given = frame.payload_len();
+        if given > total {
+            return Err(LinkError::WrongLength { expected: total, got: given });
+        }
+        let (header, whole) = self.header(frame, total)?;
+        if O::IN_PIECES || given == total {
+            self.write(&header, frame.meta, frame.payload, whole, deadline)?;
+        } else {
+            let mut payload = Vec::new();
+            let room = usize::try_from(total).ok().and_then(|total| payload.try_reserve_exact(total).ok());
+            room.ok_or_else(|| LinkError::Io(std::io::ErrorKind::OutOfMemory.into()))?;
+            frame.payload.iter().for_each(|piece| payload.extend_from_slice(piece));
+            self.begun = Some(Begun { header, whole, meta: frame.meta.to_vec(), payload });
+        }
+        self.owed = total - given;
+        Ok(())
+    }
+
+    fn piece(&mut self, bytes: &[u8], deadline: Deadline) -> Result<(), LinkError> {
         usable(&self.severer, &self.end)?;
+        let got = bytes.len() as u64;
+        if got > self.owed {
+            return Err(LinkError::WrongLength { expected: self.owed, got });
+        }
+        let Some(begun) = &mut self.begun else {
+            self.outlet.write_all(&[], &[], &[bytes], deadline).map_err(|mut stopped| {
+                stopped.half_written = true; // its header is on the way
+                self.stop(stopped)
+            })?;
+            self.owed -= got;
+            return Ok(());
+        };
+        begun.payload.extend_from_slice(bytes);
+        self.owed -= got;
+        match self.begun.take_if(|_| self.owed == 0) {
+            Some(begun) => self.write(&begun.header, &begun.meta, &[&begun.payload], begun.whole, deadline),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<O: Outlet> FrameWriter<O> {
+    /// The checked header of a frame, and the length of the whole frame.
+    fn header(&mut self, frame: &OutFrame<'_>, payload_len: u64) -> Result<([u8; HEADER_LEN], u64), LinkError> {
+        usable(&self.severer, &self.end)?;
+        if self.owed > 0 {
+            self.end = Some(End::Broken { since: "another frame was begun in the middle of one" });
+            self.outlet.abandon();
+            usable(&self.severer, &self.end)?;
+        }
         let header = FrameHeader {
             epoch: self.stamp.epoch,
             source: self.stamp.rank,
             sequence: frame.sequence,
             fingerprint: frame.fingerprint,
             flags: frame.flags,
-            payload_len: frame.payload_len(),
+            payload_len,
             ..FrameHeader::new(frame.kind)
         };
         let header = if O::IN_MEMORY { header.with_meta_in_memory(frame.meta)? } else { header.with_meta(frame.meta)? };
         header.check(&self.limits)?;
-        let bytes = if O::IN_MEMORY { header.encode_in_memory() } else { header.encode() };
-        match self.outlet.write_all(&bytes, frame.meta, frame.payload, deadline) {
+        let whole = HEADER_LEN as u64 + u64::from(header.meta_len) + header.payload_len;
+        Ok((if O::IN_MEMORY { header.encode_in_memory() } else { header.encode() }, whole))
+    }
+
+    fn write(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], whole: u64, deadline: Deadline) -> Result<(), LinkError> {
+        match self.outlet.write_all(header, meta, payload, deadline) {
             Ok(()) => {
-                let bytes = HEADER_LEN as u64 + u64::from(header.meta_len) + header.payload_len;
                 // Each half is the only writer of its direction.
                 self.stats.frames_sent.add_alone(1);
-                self.stats.bytes_sent.add_alone(bytes);
+                self.stats.bytes_sent.add_alone(whole);
                 Ok(())
             }
             Err(stopped) => Err(self.stop(stopped)),
         }
     }
-}
 
-impl<O: Outlet> FrameWriter<O> {
     #[cold]
     fn stop(&mut self, stopped: Stopped) -> LinkError {
         if self.severer.is_severed() {

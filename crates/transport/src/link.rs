@@ -64,6 +64,15 @@ pub trait SendHalf: Send {
     /// A timeout before the first byte leaves the link as it was; one in the middle breaks this direction,
     /// and the peer is told by an early end rather than left waiting.
     fn send(&mut self, frame: &OutFrame<'_>, deadline: Deadline) -> Result<(), LinkError>;
+
+    /// Begins a frame whose payload has `total` bytes: those of `frame` now, the rest by [`piece`](SendHalf::piece).
+    ///
+    /// For payloads that are made while they are sent. Any failure breaks this direction, and so does another frame
+    /// before the last byte of this one. Transports that move a payload at once gather it first.
+    fn begin(&mut self, frame: &OutFrame<'_>, total: u64, deadline: Deadline) -> Result<(), LinkError>;
+
+    /// Sends the next bytes of the frame that was begun; more than it still has room for are [`LinkError::WrongLength`].
+    fn piece(&mut self, bytes: &[u8], deadline: Deadline) -> Result<(), LinkError>;
 }
 
 /// The half of a link that receives: first [`head`](RecvHalf::head), then the body in one of four ways.

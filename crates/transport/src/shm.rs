@@ -164,6 +164,7 @@ struct DuplexOutlet {
 
 impl Outlet for DuplexOutlet {
     const IN_MEMORY: bool = true;
+    const IN_PIECES: bool = false;
 
     fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
         let watch = Watch::new(&self.probe, PollFlags::HUP, &self.stats.send_parks);

@@ -27,6 +27,12 @@ impl Kind {
     pub const HEARTBEAT: Kind = Kind(7);
     /// A [`Hello`](crate::message::Hello): who connects and what for, the first frame of a link.
     pub const HELLO: Kind = Kind(8);
+    /// What a worker asks of a part of a table that lives elsewhere.
+    pub const TABLE_REQUEST: Kind = Kind(9);
+    /// What it is answered.
+    pub const TABLE_REPLY: Kind = Kind(10);
+    /// What one server of a table tells another about a worker that died.
+    pub const TABLE_REPORT: Kind = Kind(11);
     /// The first number that this crate leaves to the layers above.
     pub const FIRST_FREE: Kind = Kind(256);
 
@@ -41,6 +47,9 @@ impl Kind {
             Kind::REFUSED => "refused",
             Kind::HEARTBEAT => "heartbeat",
             Kind::HELLO => "hello",
+            Kind::TABLE_REQUEST => "table request",
+            Kind::TABLE_REPLY => "table reply",
+            Kind::TABLE_REPORT => "table report",
             _ => return None,
         })
     }

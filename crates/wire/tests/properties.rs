@@ -162,6 +162,7 @@ fn control() -> impl Strategy<Value = Control> {
         Just(Control::Leaving),
         any::<u32>().prop_map(|rank| Control::Left { rank }),
         Just(Control::AllLeft),
+        Just(Control::GoesOn),
         any::<u32>().prop_map(|rank| Control::Ended { rank }),
         (any::<u64>(), any::<[u8; 16]>(), call(), vec(any::<u8>(), 0..100))
             .prop_map(|(number, fingerprint, call, payload)| Control::Propose { number, fingerprint, call, payload }),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import syncline
+
 from multiverso import _flags
 
 

@@ -17,10 +17,11 @@ from syncline._errors import ConfigurationError, DTypeMismatch, ShapeMismatch
 Array = NDArray[Any]
 
 BFLOAT16 = "bfloat16"
+KNOWN = ("float32", "float64", "float16", BFLOAT16, "int8", "int16", "int32", "int64", "uint8")
 
 
 def converted(given: Any, dtype: str, operation: str) -> Array:
-    """``given`` as a C-contiguous array of ``dtype``: NumPy's same_kind casting, whole numbers checked for their range."""
+    """``given`` as a C-contiguous array of ``dtype``: NumPy's same_kind casting, and whole numbers must fit."""
     array, name = _opened(given)
     if name == dtype:
         return np.ascontiguousarray(array)
@@ -124,17 +125,17 @@ def dtype_name(dtype: DTypeLike) -> str:
 def reducible(array: Any, mean: bool) -> tuple[Array, str, bool]:
     """What to reduce for ``array``, its dtype, and whether that is its own memory."""
     memory, name = _opened_in_place(array, "aggregate")
-    if name != BFLOAT16 and memory.dtype.kind not in "iuf":
-        raise DTypeMismatch(f"aggregate: numbers are needed, not {name}")
+    if name not in KNOWN:
+        raise DTypeMismatch(f"aggregate: {name} is not one of {', '.join(KNOWN)}")
     if mean and name != BFLOAT16 and memory.dtype.kind != "f":
-        raise DTypeMismatch(f"aggregate: the mean of {name} is no {name}\nhint: use a floating-point array, or op='sum'")
-    return np.ascontiguousarray(memory), name, bool(memory.flags.c_contiguous)
+        raise DTypeMismatch(f"aggregate: the mean of {name} is no {name}\nhint: use floating point, or op='sum'")
+    return np.ascontiguousarray(memory), name, bool(memory.flags.c_contiguous and memory.ndim)
 
 
 def reduced(array: Any, work: Array, name: str) -> None:
     """Writes the result of a reduction back into an array that could not be used as it lies in memory."""
     memory, _ = _opened_in_place(array, "aggregate")
-    np.copyto(memory, work)
+    np.copyto(memory, work.reshape(memory.shape))
 
 
 def divide(array: Any, name: str, workers: int) -> None:
@@ -169,7 +170,8 @@ def _opened(given: Any) -> tuple[Array, str]:
         given = np.asarray(given)
     if given.dtype.name == BFLOAT16:
         return given.view(np.uint16), BFLOAT16
-    return given, given.dtype.name
+    # Another machine's byte order is another dtype, with a name like `>f4`.
+    return given, given.dtype.name if given.dtype.isnative else given.dtype.str
 
 
 def _opened_in_place(out: Any, operation: str) -> tuple[Array, str]:
@@ -213,7 +215,9 @@ def _check_range(array: Array, wanted: np.dtype[Any], operation: str) -> None:
 
 
 def _uncastable(name: str, dtype: str, operation: str) -> DTypeMismatch:
-    return DTypeMismatch(f"{operation}: numbers of {name} were given, and {dtype} cannot hold them\nhint: convert them yourself")
+    return DTypeMismatch(
+        f"{operation}: numbers of {name} were given, and {dtype} cannot hold them\nhint: convert them yourself"
+    )
 
 
 def _storage(dtype: str) -> np.dtype[Any]:

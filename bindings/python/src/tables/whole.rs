@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use syncline::{DType, ReduceOp};
 
-use crate::arrays::python;
+use crate::arrays::{dtype_named, python};
 use crate::memory::Lent;
 use crate::{errors, interrupt, job};
 
@@ -45,7 +46,7 @@ pub(crate) fn aggregate<'py>(py: Python<'py>, array: &Bound<'py, PyAny>, op: &st
         }
         _ => python(py)?.call_method1("reducible", (array, mean))?.extract()?,
     };
-    let dtype = DType::from_name(&name).map_err(|_| errors::of_class(py, "ShapeMismatch", format!("aggregate: dtype {name}")))?;
+    let dtype = dtype_named(Some(PyString::new(py, &name).as_any()))?;
     let mut lent = Lent::by(&work).ok_or_else(|| errors::of_class(py, "SynclineError", "aggregate: the array lends no memory"))?;
     let bytes = lent.bytes_mut();
     job::wait(py, || session.aggregate_bytes(bytes, dtype, reduce, interrupt::deadline(session.timeout())))?;

@@ -161,6 +161,12 @@ impl Store {
         }
     }
 
+    /// Takes the memory of all lanes now and maps it here, so that no later access waits for pages.
+    pub fn reserve(&self) -> Result<(), crate::segment::SegmentError> {
+        let lanes = self.layout.lane_at(0)..self.layout.stamps_at();
+        self._segment.reserve(lanes.start, lanes.len())
+    }
+
     /// How it is laid out.
     pub fn layout(&self) -> &Layout {
         &self.layout

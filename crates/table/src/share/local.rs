@@ -351,6 +351,11 @@ impl LocalShare {
         }
     }
 
+    /// Ranks that have the share in memory.
+    pub(crate) fn neighbours(&self) -> &[u32] {
+        &self.place.hands
+    }
+
     /// How many adds of each worker count here.
     pub(crate) fn clocks(&self) -> Vec<u64> {
         self.outboxes.iter().map(|outbox| outbox.published()).collect()
@@ -450,23 +455,29 @@ impl Share for LocalShare {
     }
 
     fn lanes(&self) -> Vec<LaneInfo> {
-        let cols = self.cols as usize;
-        let values = LaneInfo { name: "value".into(), dtype: self.dtype, row_bytes: cols * self.dtype.size() };
-        let states = self.place.state_lanes().into_iter().map(|lane| LaneInfo { row_bytes: cols * lane.dtype.size(), name: lane.name, dtype: lane.dtype });
-        std::iter::once(values).chain(states).collect()
+        lanes(&self.place.spec, self.place.workers.len() as u32)
     }
 
     fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error> {
         let width = self.store.layout().lanes[lane];
-        let first = first_row * self.cols;
+        let first = (first_row - self.place.rows.start) * self.cols;
         self.read_elements(lane, first..first + (out.len() / width) as u64, out, by)
     }
 
     fn write_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
         let width = self.store.layout().lanes[lane];
-        let first = first_row * self.cols;
+        let first = (first_row - self.place.rows.start) * self.cols;
         self.write_elements(lane, first..first + (bytes.len() / width) as u64, bytes, by)
     }
+}
+
+/// The lanes of a table, values first.
+pub(crate) fn lanes(spec: &Spec, workers: u32) -> Vec<LaneInfo> {
+    let cols = spec.rows_and_cols().map_or(1, |(_, cols)| cols) as usize;
+    let values = LaneInfo { name: "value".into(), dtype: spec.dtype(), row_bytes: cols * spec.dtype().size() };
+    let states = spec.updater.state_lanes(spec.dtype(), workers).into_iter();
+    let states = states.map(|lane| LaneInfo { row_bytes: cols * lane.dtype.size(), name: lane.name, dtype: lane.dtype });
+    std::iter::once(values).chain(states).collect()
 }
 
 /// Hands stripes on in order. An apply may begin in the middle; what comes before its turn waits.

@@ -16,10 +16,10 @@ use syncline_tensor::DType;
 
 use crate::AddOptions;
 pub(crate) use emit::Emit;
-pub(crate) use local::{LocalShare, Place};
+pub(crate) use local::{LocalShare, Place, lanes};
 
 /// Which rows. Ids are table-wide.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Selection<'a> {
     /// All rows of the share, in order.
     All,
@@ -86,7 +86,7 @@ pub(crate) trait Share: Send + Sync {
     /// The lanes, values first.
     fn lanes(&self) -> Vec<LaneInfo>;
 
-    /// Copies rows of a lane as they are; `first_row` counts from the share's first.
+    /// Copies rows of a lane as they are, from the table's row `first_row` on, as many as `out` holds.
     fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error>;
 
     /// Overwrites rows of a lane; no updater, no clock.

@@ -143,9 +143,7 @@ impl LocalShare {
             }
         }
         if let Some(emit) = emit {
-            buffer.resize((elements.end - elements.start) as usize * self.dtype.size(), 0);
-            self.read_piece(0, elements.clone(), buffer, wait.unwrap_or_else(|| Deadline::after(self.place.vigil.timeout())))?;
-            emit.block(elements.start, buffer);
+            self.read_stripe(elements, emit, buffer, wait.unwrap_or_else(|| Deadline::after(self.place.vigil.timeout())))?;
             emit.stripe_done()?;
         }
         Ok(true)

@@ -182,14 +182,22 @@ impl LocalShare {
             let elements = self.store.elements_of(index);
             match backup {
                 Some(backup) => self.read_and_keep(elements.clone(), backup, by, &mut |values| emit.block(elements.start, values))?,
-                None => {
-                    buffer.resize((elements.end - elements.start) as usize * self.dtype.size(), 0);
-                    self.read_piece(0, elements.clone(), &mut buffer, by)?;
-                    emit.block(elements.start, &buffer);
-                }
+                None => self.read_stripe(elements, emit, &mut buffer, by)?,
             }
             emit.stripe_done()?;
         }
+        Ok(())
+    }
+
+    /// One whole stripe: straight to where it belongs, or by way of `buffer`.
+    pub(super) fn read_stripe(&self, elements: Range<u64>, emit: &mut dyn Emit, buffer: &mut Vec<u8>, by: Deadline) -> Result<(), Error> {
+        let bytes = (elements.end - elements.start) as usize * self.dtype.size();
+        if let Some(room) = emit.room(elements.start, bytes) {
+            return self.read_piece(0, elements, room, by);
+        }
+        buffer.resize(bytes, 0);
+        self.read_piece(0, elements.clone(), buffer, by)?;
+        emit.block(elements.start, buffer);
         Ok(())
     }
 

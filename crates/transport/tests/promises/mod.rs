@@ -51,6 +51,34 @@ pub(crate) fn frames_arrive_whole_and_in_order(pair: MakePair) {
     drop(sender.join().unwrap());
 }
 
+pub(crate) fn a_payload_may_be_made_while_it_is_sent(pair: MakePair) {
+    let (mut zero, mut one) = pair(EPOCH);
+    let body = pattern((3 << 20) + 5, 1);
+    let sent = body.clone();
+    let sender = thread::spawn(move || {
+        let (first, rest) = sent.split_at(1000);
+        zero.sender().begin(&data(b"meta", &[first]), sent.len() as u64, soon()).unwrap();
+        for piece in rest.chunks(100_000) {
+            zero.sender().piece(piece, soon()).unwrap();
+        }
+        let more = zero.sender().piece(b"x", soon()).unwrap_err();
+        assert!(matches!(more, LinkError::WrongLength { expected: 0, got: 1 }), "{more:?}");
+        zero.sender().begin(&data(b"", &[b"whole"]), 5, soon()).unwrap();
+        zero.send(&data(b"next", &[]), soon()).unwrap();
+        zero.sender().begin(&data(b"half", &[]), 10, soon()).unwrap();
+        let error = zero.send(&data(b"too early", &[]), soon()).unwrap_err();
+        assert!(matches!(error, LinkError::Broken { .. }), "{error:?}");
+        zero
+    });
+    let (head, got) = one.frame(soon()).unwrap();
+    assert!(head.meta == b"meta" && got == body);
+    assert_eq!(one.frame(soon()).unwrap().1, b"whole");
+    assert_eq!(one.frame(soon()).unwrap().0.meta, b"next");
+    let error = one.frame(soon()).unwrap_err();
+    assert!(is_gone(&error), "{error:?}");
+    drop(sender.join().unwrap());
+}
+
 pub(crate) fn each_frame_carries_epoch_rank_and_operation(pair: MakePair) {
     let (mut zero, mut one) = pair(EPOCH);
     let fingerprint = Fingerprint::of("all_reduce").name("grad").finish();

@@ -136,6 +136,8 @@ pub enum Control {
         /// Who.
         ranks: Vec<u32>,
     },
+    /// Member: when a worker dies, I go on without it.
+    GoesOn,
 }
 
 /// A call as people know it.
@@ -212,6 +214,7 @@ impl Control {
             Control::Disagreed { .. } => "disagreed",
             Control::AskMissing { .. } => "ask missing",
             Control::Missing { .. } => "missing",
+            Control::GoesOn => "goes on",
         }
     }
 
@@ -253,6 +256,7 @@ impl Control {
             Control::Missing { number: _, ranks } => check_ranks(ranks),
             Control::AskMissing { number: _ }
             | Control::Heartbeat { count: _ }
+            | Control::GoesOn
             | Control::Leaving
             | Control::Left { rank: _ }
             | Control::AllLeft

@@ -89,6 +89,7 @@ pub(crate) fn controls() -> Vec<(&'static str, Control)> {
         ),
         ("ask missing", Control::AskMissing { number: 2 }),
         ("missing", Control::Missing { number: 2, ranks: vec![1, 3] }),
+        ("goes on", Control::GoesOn),
     ]
 }
 

@@ -1,0 +1,366 @@
+//! A table with parts elsewhere, as a worker holds it.
+//!
+//! Operations take turns with the parts; each runs in its caller's thread. An add that nobody waits for is copied into a queue
+//! and sent by the *courier*, a thread of the table; whoever comes next (a get, a flush) empties the queue first, so that a
+//! worker reads its own writes and nobody waits for the courier to wake up.
+//!
+//! Cost: an add that is not waited for copies its delta once, small ones into the socket, large ones into the queue, which
+//! holds one large delta at a time. A get writes each byte once, from the socket to its place, where rows are neighbours.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use syncline_cluster::{Deadline, Error};
+
+use super::baton::{Baton, Held, NoTurn};
+use super::layout::Layout;
+use super::line::Line;
+use super::parts::{At, Member, Parts, split};
+use super::reach::{Places, Reach};
+use crate::share::{LaneInfo, Share};
+use crate::{AddOptions, Consistency};
+
+/// Adds up to this size go straight into the socket when the way is free.
+const SMALL: usize = 64 << 10;
+/// What the queue holds besides one large delta.
+const QUEUED: usize = 4 << 20;
+
+/// What a table is, as far as moving its rows goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Form {
+    /// Which part holds what.
+    pub(crate) layout: Layout,
+    /// Bytes of a row, or of a key's value.
+    pub(crate) row_bytes: usize,
+    /// How far views may drift apart.
+    pub(crate) consistency: Consistency,
+    /// The lanes of every share.
+    pub(crate) lanes: Vec<LaneInfo>,
+}
+
+/// One table as one worker sees it.
+pub(crate) struct Spread {
+    table: Arc<Table>,
+    courier: Option<JoinHandle<()>>,
+}
+
+struct Table {
+    places: Arc<Places>,
+    form: Form,
+    reach: Arc<dyn Reach>,
+    parts: Baton<Parts>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    adds: VecDeque<QueuedAdd>,
+    /// Bytes that wait or are being sent.
+    bytes: usize,
+    /// A buffer to be used again: fresh pages are slow.
+    spare: Vec<u8>,
+    /// Why a queued add failed; the next call hears of it, and what was queued behind it is dropped.
+    failed: Option<Error>,
+    closing: bool,
+}
+
+struct QueuedAdd {
+    ids: Option<Vec<i64>>,
+    delta: Vec<u8>,
+    options: AddOptions,
+}
+
+impl Spread {
+    /// Meets the servers of all parts that are not `here` (one place per part) and begins. Servers must ask for the other ends.
+    pub(crate) fn open(
+        places: Arc<Places>,
+        worker: u32,
+        form: Form,
+        here: Vec<Option<Arc<dyn Share>>>,
+        reach: Arc<dyn Reach>,
+        by: Deadline,
+    ) -> Result<Spread, Error> {
+        let mut members = Vec::with_capacity(here.len());
+        for (part, share) in here.into_iter().enumerate() {
+            let at = match share {
+                Some(share) => At::Here(share),
+                None => {
+                    let server = places.server_of(part, worker);
+                    At::There(Line::new(reach.link(server, places.lane(part, worker), by)?, server, places.table))
+                }
+            };
+            members.push(Member { at, made: 0 });
+        }
+        let parts = Parts {
+            worker,
+            name: places.name.clone(),
+            layout: form.layout.clone(),
+            row_bytes: form.row_bytes,
+            ticks: form.consistency != Consistency::Async,
+            members,
+            reach: Arc::clone(&reach),
+            failure: None,
+            broken: None,
+        };
+        let table = Arc::new(Table { places, form, reach, parts: Baton::new(parts), queue: Mutex::default(), changed: Condvar::new() });
+        let courier = {
+            let table = Arc::clone(&table);
+            std::thread::Builder::new().name("syncline-courier".into()).spawn(move || table.deliver())
+        };
+        let courier = courier.map_err(|error| Error::System { operation: "create table".into(), detail: error.to_string() })?;
+        Ok(Spread { table, courier: Some(courier) })
+    }
+
+    /// Adds `delta`, the whole table or one row per id; see [`Table::add`](crate::Table::add).
+    pub(crate) fn add(&self, delta: &[u8], ids: Option<&[i64]>, options: &AddOptions, wait: bool, by: Deadline) -> Result<(), Error> {
+        let table = &self.table;
+        table.check_len("add", delta.len(), ids)?;
+        if wait {
+            let mut parts = table.turn("add", by)?;
+            parts.add(ids, delta, options, by)?;
+            let settled = parts.settle(by);
+            parts.surface(by)?;
+            return settled;
+        }
+        let touched = split(&table.form.layout, &table.places.name, "add", ids, table.form.consistency != Consistency::Async)?.len();
+        if delta.len() <= SMALL
+            && touched <= 1
+            && let Some(mut parts) = table.parts.try_take()
+            && table.queue().adds.is_empty()
+        {
+            parts.surface(by)?;
+            return parts.add(ids, delta, options, by);
+        }
+        table.enqueue(delta, ids, options, by)
+    }
+
+    /// Fetches the whole table or one row per id into `out`.
+    pub(crate) fn get(&self, out: &mut [u8], ids: Option<&[i64]>, by: Deadline) -> Result<(), Error> {
+        self.table.check_len("get", out.len(), ids)?;
+        let mut parts = self.table.turn("get", by)?;
+        let got = parts.get(ids, out, by);
+        parts.surface(by)?;
+        got
+    }
+
+    /// Adds and fetches; the delta goes out from where it is.
+    pub(crate) fn add_get(
+        &self,
+        delta: &[u8],
+        out: &mut [u8],
+        ids: Option<&[i64]>,
+        options: &AddOptions,
+        by: Deadline,
+    ) -> Result<(), Error> {
+        self.table.check_len("add_get", delta.len(), ids)?;
+        self.table.check_len("add_get", out.len(), ids)?;
+        let mut parts = self.table.turn("add_get", by)?;
+        parts.add(ids, delta, options, by)?;
+        let got = parts.get(ids, out, by);
+        parts.surface(by)?;
+        got
+    }
+
+    /// Fetches into `out`, which holds the whole table, what others changed since this worker's last call; the ids, ascending.
+    pub(crate) fn get_changed(&self, out: &mut [u8], by: Deadline) -> Result<Vec<i64>, Error> {
+        self.table.check_len("get_changed", out.len(), None)?;
+        let mut parts = self.table.turn("get_changed", by)?;
+        let got = parts.get_changed(out, by);
+        parts.surface(by)?;
+        got
+    }
+
+    /// Returns when every add of this worker is applied everywhere.
+    pub(crate) fn settle(&self, by: Deadline) -> Result<(), Error> {
+        let mut parts = self.table.turn("flush", by)?;
+        let settled = parts.settle(by);
+        parts.surface(by)?;
+        settled
+    }
+
+    /// Sends what is queued; then nobody's clock waits for this worker any more.
+    pub(crate) fn finish(&self, by: Deadline) -> Result<(), Error> {
+        let mut parts = self.table.turn("finish", by)?;
+        let finished = parts.finish(by);
+        parts.surface(by)?;
+        finished
+    }
+
+    /// How many adds of each worker count.
+    pub(crate) fn clocks(&self, by: Deadline) -> Result<Vec<u64>, Error> {
+        let workers = self.table.places.workers.len() as u32;
+        self.table.turn("clocks", by)?.clocks(workers, by)
+    }
+
+    /// Raw copy of a lane from row `first_row` on, as many rows as `out` holds.
+    pub(crate) fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        let lane_bytes = self.table.lane_bytes(lane)?;
+        self.table.turn("save", by)?.read_lane(lane, lane_bytes, first_row, out, by)
+    }
+
+    /// The reverse of [`read_lane`](Spread::read_lane): no updater, no clock.
+    pub(crate) fn write_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
+        let lane_bytes = self.table.lane_bytes(lane)?;
+        self.table.turn("load", by)?.write_lane(lane, lane_bytes, first_row, bytes, by)
+    }
+
+    /// All pairs of a key-value table, server after server, each by key; `here` gives those of this process.
+    pub(crate) fn export(&self, here: impl Fn() -> (Vec<i64>, Vec<u8>), by: Deadline) -> Result<Vec<(Vec<i64>, Vec<u8>)>, Error> {
+        self.table.turn("save", by)?.export(here, by)
+    }
+
+    /// Makes these pairs the whole contents of a key-value table; `here` takes those of this process.
+    pub(crate) fn import(&self, keys: &[i64], values: &[u8], here: impl Fn(&[i64], &[u8]), by: Deadline) -> Result<(), Error> {
+        self.table.check_len("load", values.len(), Some(keys))?;
+        self.table.turn("load", by)?.import(keys, values, here, by)
+    }
+
+    /// What the table is.
+    pub(crate) fn form(&self) -> &Form {
+        &self.table.form
+    }
+}
+
+impl Drop for Spread {
+    fn drop(&mut self) {
+        self.table.queue().closing = true;
+        self.table.changed.notify_all();
+        if let Some(courier) = self.courier.take() {
+            let _ = courier.join();
+        }
+        if let Some(mut parts) = self.table.parts.try_take() {
+            for member in &mut parts.members {
+                if let At::There(line) = &mut member.at {
+                    line.goodbye();
+                }
+            }
+        }
+    }
+}
+
+impl Table {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // nobody panics while holding it
+    }
+
+    /// The parts, after everything queued before is sent and what went wrong with it is told.
+    fn turn(&self, operation: &str, by: Deadline) -> Result<Held<'_, Parts>, Error> {
+        let mut parts = self.parts.take(by).map_err(|why| self.no_turn(operation, why, by))?;
+        self.send_queued(&mut parts, by);
+        if let Some(error) = self.queue().failed.take() {
+            return Err(error);
+        }
+        parts.surface(by)?;
+        match &parts.broken {
+            Some(error) => Err(error.clone()),
+            None => Ok(parts),
+        }
+    }
+
+    fn no_turn(&self, operation: &str, why: NoTurn, by: Deadline) -> Error {
+        let operation = format!("{operation} of {}", self.places.name);
+        match why {
+            NoTurn::Interrupted => Error::Interrupted { operation, waited: by.waited() },
+            NoTurn::Late => Error::Timeout {
+                operation,
+                missing: Vec::new(),
+                detail: ": another thread of this process is still in an operation of the same table".into(),
+                waited: by.waited(),
+                hint: "raise SYNCLINE_TIMEOUT if it only needs longer".into(),
+            },
+        }
+    }
+
+    /// Copies an add into the queue when there is room.
+    fn enqueue(&self, delta: &[u8], ids: Option<&[i64]>, options: &AddOptions, by: Deadline) -> Result<(), Error> {
+        const NAP: Duration = Duration::from_millis(200);
+        let mut queue = self.queue();
+        if let Some(error) = queue.failed.take() {
+            return Err(error);
+        }
+        while queue.bytes > 0 && queue.bytes + delta.len() > QUEUED {
+            if by.interrupted() {
+                return Err(self.no_turn("add", NoTurn::Interrupted, by));
+            }
+            if by.expired() {
+                return Err(self.no_turn("add", NoTurn::Late, by));
+            }
+            queue = self.changed.wait_timeout(queue, by.slice(NAP)).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        }
+        queue.bytes += delta.len();
+        let mut copy = std::mem::take(&mut queue.spare);
+        drop(queue); // copying takes a while; this thread's next add cannot overtake it, and those of others have no order
+        copy.clear();
+        copy.extend_from_slice(delta);
+        let add = QueuedAdd { ids: ids.map(<[i64]>::to_vec), delta: copy, options: *options };
+        self.queue().adds.push_back(add);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Sends what is queued, in order.
+    fn send_queued(&self, parts: &mut Parts, by: Deadline) {
+        loop {
+            let mut queue = self.queue();
+            let Some(add) = queue.adds.pop_front() else { return };
+            let hopeful = queue.failed.is_none();
+            drop(queue);
+            let sent = if hopeful { parts.add(add.ids.as_deref(), &add.delta, &add.options, by) } else { Ok(()) };
+            let mut queue = self.queue();
+            if let Err(error) = sent {
+                queue.failed = Some(error);
+            }
+            queue.bytes -= add.delta.len();
+            if add.delta.capacity() > queue.spare.capacity() {
+                queue.spare = add.delta;
+            }
+            drop(queue);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The courier's life: sends what nobody else has sent yet.
+    fn deliver(&self) {
+        loop {
+            let mut queue = self.queue();
+            while queue.adds.is_empty() && !queue.closing {
+                queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+            }
+            if queue.adds.is_empty() {
+                return;
+            }
+            drop(queue);
+            if let Ok(mut parts) = self.parts.take(Deadline::never()) {
+                self.send_queued(&mut parts, Deadline::after(self.reach.timeout()));
+            }
+        }
+    }
+
+    fn check_len(&self, operation: &str, len: usize, ids: Option<&[i64]>) -> Result<(), Error> {
+        let rows = match ids {
+            Some(ids) => Some(ids.len()),
+            None => self.form.layout.rows().map(|rows| rows as usize),
+        };
+        let wanted = rows.and_then(|rows| rows.checked_mul(self.form.row_bytes));
+        if wanted == Some(len) {
+            return Ok(());
+        }
+        let operation = format!("{operation} of {}", self.places.name);
+        let detail = match rows {
+            Some(rows) => format!("{len} bytes were given for {rows} rows of {} bytes", self.form.row_bytes),
+            None => "a key-value table needs a list of keys".into(),
+        };
+        Err(Error::ShapeMismatch { operation, detail })
+    }
+
+    fn lane_bytes(&self, lane: usize) -> Result<usize, Error> {
+        let known = self.form.lanes.get(lane).map(|lane| lane.row_bytes);
+        known.ok_or_else(|| Error::UnknownKey {
+            operation: format!("copy of {}", self.places.name),
+            detail: format!("lane {lane} does not exist: the table has {}", self.form.lanes.len()),
+        })
+    }
+}

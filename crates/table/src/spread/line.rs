@@ -1,0 +1,172 @@
+//! A worker's end of the link with one share: requests go out, replies come back in the same order.
+//!
+//! A request is *quiet* when its caller does not wait for the reply (an add that was taken over): the reply is read before
+//! the next one that somebody waits for, and a refusal in it is kept for the next call. A caller that gave up leaves an
+//! *orphan* behind, which is skipped when it arrives.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use syncline_cluster::{Deadline, Error};
+use syncline_transport::{Link, LinkError, OutFrame, RecvHalf, SendHalf};
+use syncline_wire::{Fingerprint, Kind};
+
+use super::messages::{Reply, Request};
+use super::reach::Reach;
+
+/// Quiet replies that may be under way: the server's answers must fit into the buffers between us.
+const MOST_QUIET: usize = 64;
+/// A server that gives up at the caller's deadline has more to tell than our own impatience: its word may come so much later.
+const LAST_WORD: Duration = Duration::from_millis(300);
+
+/// What the next reply is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    /// Nobody waits; `Some` is the number of an add.
+    Quiet(Option<u64>),
+    /// The caller waits.
+    Loud,
+    /// The caller gave up.
+    Orphan,
+}
+
+/// The link with one share.
+pub(crate) struct Line {
+    server: u32,
+    table: Fingerprint,
+    send: Box<dyn SendHalf>,
+    recv: Box<dyn RecvHalf>,
+    next: u64,
+    expected: VecDeque<Expected>,
+    refused: Option<(Option<u64>, Error)>,
+}
+
+impl Line {
+    /// Over `link` with rank `server`, for the table of this name.
+    pub(crate) fn new(link: Link, server: u32, table: Fingerprint) -> Line {
+        let (send, recv) = link.split();
+        Line { server, table, send, recv, next: 0, expected: VecDeque::new(), refused: None }
+    }
+
+    /// Sends a request whose reply nobody waits for.
+    pub(crate) fn tell(
+        &mut self,
+        request: &Request,
+        add: Option<u64>,
+        payload: &[&[u8]],
+        reach: &dyn Reach,
+        by: Deadline,
+    ) -> Result<(), Error> {
+        while self.expected.len() >= MOST_QUIET {
+            self.receive_one(request.name(), reach, by)?;
+        }
+        self.send(request, Expected::Quiet(add), payload, reach, by)
+    }
+
+    /// Sends a request; [`reply`](Line::reply) brings its answer.
+    pub(crate) fn ask(&mut self, request: &Request, payload: &[&[u8]], reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+        self.send(request, Expected::Loud, payload, reach, by)
+    }
+
+    fn send(&mut self, request: &Request, expected: Expected, payload: &[&[u8]], reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+        let (meta, started) = (request.encode(), Instant::now());
+        let frame = OutFrame { sequence: self.next, fingerprint: self.table, meta: &meta, payload, ..OutFrame::new(Kind::TABLE_REQUEST) };
+        self.send.send(&frame, by).map_err(|error| reach.link_failed(request.name(), self.server, started, &error))?;
+        self.next += 1;
+        self.expected.push_back(expected);
+        Ok(())
+    }
+
+    /// The reply to the oldest request that somebody waits for; a refusal is an error. Its payload waits to be read.
+    pub(crate) fn reply(&mut self, operation: &str, reach: &dyn Reach, by: Deadline) -> Result<Reply, Error> {
+        loop {
+            match self.receive_one(operation, reach, by.extended(LAST_WORD)) {
+                Ok(None) => {}
+                Ok(Some(Reply::Refused(refusal))) => return Err(refusal.into_error(self.server)),
+                Ok(Some(reply)) => return Ok(reply),
+                Err(error) => {
+                    self.forsake();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Reads all replies that nobody waits for.
+    pub(crate) fn hear_quiet(&mut self, reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+        self.forsake();
+        while !self.expected.is_empty() {
+            self.receive_one("add", reach, by)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the next reply of any kind; one that the caller waits for is returned.
+    fn receive_one(&mut self, operation: &str, reach: &dyn Reach, by: Deadline) -> Result<Option<Reply>, Error> {
+        let started = Instant::now();
+        let head = self.recv.head(by).map_err(|error| reach.link_failed(operation, self.server, started, &error))?;
+        let strange = |detail: String| Error::ContractMismatch { operation: operation.into(), detail };
+        let number = self.next - self.expected.len() as u64;
+        if head.header.kind != Kind::TABLE_REPLY || head.header.sequence != number || head.header.fingerprint != self.table {
+            let detail =
+                format!("rank {} answered with {} {} where reply {number} was due", self.server, head.header.kind, head.header.sequence);
+            return Err(strange(detail));
+        }
+        let reply = Reply::decode(&head.meta).map_err(|error| strange(format!("rank {}: {error}", self.server)))?;
+        match self.expected.pop_front() {
+            Some(Expected::Loud) => Ok(Some(reply)),
+            Some(Expected::Quiet(add)) => {
+                if let Reply::Refused(refusal) = reply {
+                    // The first one tells why; what came after it failed for want of it.
+                    let server = self.server;
+                    self.refused.get_or_insert_with(|| (add, refusal.into_error(server)));
+                }
+                Ok(None)
+            }
+            Some(Expected::Orphan) => Ok(None),
+            None => Err(strange(format!("rank {} answered without a question", self.server))),
+        }
+    }
+
+    /// Nobody waits any more for what was asked.
+    pub(crate) fn forsake(&mut self) {
+        self.expected.iter_mut().filter(|expected| **expected == Expected::Loud).for_each(|expected| *expected = Expected::Orphan);
+    }
+
+    /// A refusal of something that nobody waited for: the number of the add, if it was one, and why.
+    pub(crate) fn take_refused(&mut self) -> Option<(Option<u64>, Error)> {
+        self.refused.take()
+    }
+
+    /// Bytes of the reply's payload that have not been read.
+    pub(crate) fn left(&self) -> u64 {
+        self.recv.body_left()
+    }
+
+    /// Reads the next `buffer.len()` bytes of the reply's payload.
+    pub(crate) fn read(&mut self, operation: &str, buffer: &mut [u8], reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+        let started = Instant::now();
+        read_exactly(self.recv.as_mut(), buffer, by).map_err(|error| reach.link_failed(operation, self.server, started, &error))
+    }
+
+    /// Tells the server that nothing more will come.
+    pub(crate) fn goodbye(&mut self) {
+        let _ = self.send.send(&OutFrame::new(Kind::GOODBYE), Deadline::after(Duration::from_millis(100)));
+    }
+}
+
+/// Fills `buffer` with the next bytes of the body; too few are an error.
+pub(crate) fn read_exactly(recv: &mut dyn RecvHalf, buffer: &mut [u8], by: Deadline) -> Result<(), LinkError> {
+    let (left, want) = (recv.body_left(), buffer.len() as u64);
+    if left == want {
+        return recv.body_into(buffer, by);
+    }
+    if left < want {
+        return Err(LinkError::WrongLength { expected: left, got: want });
+    }
+    let mut filled = 0;
+    while filled < buffer.len() {
+        filled += recv.body_chunk(&mut buffer[filled..], by)?;
+    }
+    Ok(())
+}

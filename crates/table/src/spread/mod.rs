@@ -1,0 +1,29 @@
+//! Tables with parts elsewhere: what travels, what a worker does with it, and what a server does.
+//!
+//! ```text
+//!  worker: Spread ── Parts ─┬─ Here: a share in this process's memory
+//!                           └─ There: Line ═══ link ═══ Service ── the share, in a server's memory
+//! ```
+//! [`protocol`] has the decisions, without a socket; [`messages`] the bytes. Key-value tables go the same way: their
+//! parts are the servers' maps, and ids are keys.
+
+mod baton;
+mod client;
+mod estate;
+mod layout;
+mod line;
+pub(crate) mod messages;
+mod outflow;
+mod parts;
+pub(crate) mod protocol;
+mod reach;
+mod refusal;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use client::{Form, Spread};
+pub(crate) use estate::Watch;
+pub(crate) use layout::{Layout, scattered};
+pub(crate) use reach::{Fate, Places, Reach};
+pub(crate) use server::Service;

@@ -1,0 +1,107 @@
+//! A reply that is sent while it is made.
+//!
+//! Its length is known before its first byte, so the header goes first and the pieces follow as they come. Small pieces are
+//! gathered, because each send is a system call; until the first of them has left, an error can still be told.
+
+use syncline_cluster::{Deadline, Error};
+use syncline_transport::{LinkError, OutFrame, SendHalf};
+use syncline_wire::{Fingerprint, Kind};
+
+use super::messages::Reply;
+use super::server::Trouble;
+
+/// What is gathered before it is sent.
+const GATHERED: usize = 256 << 10;
+
+/// A reply under way.
+pub(crate) struct Outflow<'a> {
+    send: &'a mut dyn SendHalf,
+    sequence: u64,
+    table: Fingerprint,
+    rows: u64,
+    total: u64,
+    left: u64,
+    begun: bool,
+    gathered: Vec<u8>,
+    lost: Option<LinkError>,
+    by: Deadline,
+}
+
+impl<'a> Outflow<'a> {
+    /// A reply of so many rows.
+    pub(crate) fn new(
+        send: &'a mut dyn SendHalf,
+        sequence: u64,
+        table: Fingerprint,
+        rows: u64,
+        row_bytes: usize,
+        by: Deadline,
+    ) -> Outflow<'a> {
+        let total = rows * row_bytes as u64; // both were checked against what a frame may carry
+        Outflow { send, sequence, table, rows, total, left: total, begun: false, gathered: Vec::new(), lost: None, by }
+    }
+
+    /// Takes the next bytes.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let more = self.left.checked_sub(bytes.len() as u64);
+        self.left =
+            more.ok_or_else(|| Error::System { operation: "reply".into(), detail: "a share gave more than was asked for".into() })?;
+        if self.gathered.len() + bytes.len() <= GATHERED {
+            if self.gathered.capacity() == 0 {
+                self.gathered.reserve_exact(GATHERED.min(bytes.len() + self.left as usize));
+            }
+            self.gathered.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let sent = self.flush().and_then(|()| if bytes.len() > GATHERED { self.emit(bytes) } else { Ok(()) });
+        if bytes.len() <= GATHERED {
+            self.gathered.extend_from_slice(bytes);
+        }
+        sent.map_err(|error| {
+            let told = Error::System { operation: "reply".into(), detail: error.to_string() };
+            self.lost = Some(error);
+            told
+        })
+    }
+
+    /// Ends the reply as its making ended. An error after the first byte has left leaves no choice but to end the link.
+    pub(crate) fn end(mut self, made: Result<(), Error>) -> Result<(), Trouble> {
+        if let Some(error) = self.lost {
+            return Err(Trouble::Link(error));
+        }
+        match made {
+            Ok(()) if self.left == 0 => Ok(self.flush()?),
+            Ok(()) if !self.begun => {
+                let detail = format!("a share gave {} bytes too few", self.left);
+                Err(Trouble::Refuse(Error::System { operation: "reply".into(), detail }))
+            }
+            Err(error) if !self.begun => Err(Trouble::Refuse(error)),
+            _ => Err(Trouble::Link(LinkError::Broken { since: "a reply could not be finished" })),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        let gathered = std::mem::take(&mut self.gathered);
+        let sent = self.emit(&gathered);
+        self.gathered = gathered;
+        self.gathered.clear();
+        sent
+    }
+
+    fn emit(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
+        if self.begun {
+            return if bytes.is_empty() { Ok(()) } else { self.send.piece(bytes, self.by) };
+        }
+        self.begun = true;
+        let meta = Reply::Data { rows: self.rows }.encode();
+        let payload = [bytes];
+        let frame = OutFrame {
+            sequence: self.sequence,
+            fingerprint: self.table,
+            meta: &meta,
+            payload: &payload,
+            ..OutFrame::new(Kind::TABLE_REPLY)
+        };
+        self.send.begin(&frame, self.total, self.by)
+    }
+}

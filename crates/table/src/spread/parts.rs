@@ -1,0 +1,603 @@
+//! All parts of one table as one worker reaches them, and what is done to them one operation at a time.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use syncline_cluster::{Deadline, Error};
+
+use super::layout::{Layout, Piece, Places};
+use super::line::Line;
+use super::messages::{Hold, Reply, Request, Rows};
+use super::protocol::{Adding, Step};
+use super::reach::Reach;
+use crate::AddOptions;
+use crate::share::{Selection, Share};
+
+/// Where a part lives.
+pub(crate) enum At {
+    /// In memory that this process has mapped.
+    Here(Arc<dyn Share>),
+    /// Behind a link.
+    There(Line),
+}
+
+/// One part and how many adds this worker has made there.
+pub(crate) struct Member {
+    pub(crate) at: At,
+    pub(crate) made: u64,
+}
+
+/// The parts of one table, in the hands of one thread.
+pub(crate) struct Parts {
+    pub(crate) worker: u32,
+    pub(crate) name: String,
+    pub(crate) layout: Layout,
+    pub(crate) row_bytes: usize,
+    pub(crate) ticks: bool,
+    pub(crate) members: Vec<Member>,
+    pub(crate) reach: Arc<dyn Reach>,
+    /// What went wrong while nobody waited; the next call hears of it.
+    pub(crate) failure: Option<Error>,
+    /// Why nothing can be done any more.
+    pub(crate) broken: Option<Error>,
+}
+
+impl Parts {
+    /// The pieces of a request, or the error that names the bad id.
+    pub(crate) fn pieces<'a>(&self, operation: &str, ids: Option<&'a [i64]>, everywhere: bool) -> Result<Vec<Piece<'a>>, Error> {
+        split(&self.layout, &self.name, operation, ids, everywhere)
+    }
+
+    /// Adds `delta`: on several parts as one. Returns when it counts, or on one part elsewhere when it is on its way.
+    pub(crate) fn add(&mut self, ids: Option<&[i64]>, delta: &[u8], options: &AddOptions, by: Deadline) -> Result<(), Error> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        let pieces = self.pieces("add", ids, self.ticks)?;
+        match &pieces[..] {
+            [] => Ok(()),
+            [piece] => self.add_to_one(piece, delta, options, by),
+            _ => self.add_to_several(&pieces, delta, options, by),
+        }
+    }
+
+    fn add_to_one(&mut self, piece: &Piece<'_>, delta: &[u8], options: &AddOptions, by: Deadline) -> Result<(), Error> {
+        let bytes = gathered(&piece.places, delta, self.row_bytes);
+        let member = &mut self.members[piece.part];
+        let sequence = member.made + 1;
+        match &mut member.at {
+            At::Here(share) => {
+                share.stage(self.worker, sequence, selection(piece), options, &mut filler(&bytes), by)?;
+                share.publish(self.worker, sequence)?;
+            }
+            At::There(line) => {
+                let request = Request::Add { sequence, rows: rows(piece), options: *options, hold: None, patience: patience(by) };
+                line.tell(&request, Some(sequence), &[&id_bytes(piece), &bytes], &*self.reach, by)?;
+            }
+        }
+        member.made = sequence;
+        Ok(())
+    }
+
+    fn add_to_several(&mut self, pieces: &[Piece<'_>], delta: &[u8], options: &AddOptions, by: Deadline) -> Result<(), Error> {
+        let here = self.members.iter().position(|member| matches!(member.at, At::Here(_)));
+        let mut adding = Adding::new(pieces.iter().map(|piece| piece.part).collect(), here);
+        let primary = adding.primary();
+        let hold = Hold { primary: primary as u32, sequence: self.members[primary].made + 1 };
+        let outcome = self.stage_all(&mut adding, pieces, delta, options, hold, by);
+        let decided = outcome.and_then(|steps| self.decide(&mut adding, &steps, by));
+        match decided {
+            Ok(()) => {
+                pieces.iter().for_each(|piece| self.members[piece.part].made += 1);
+                Ok(())
+            }
+            Err((_, error)) if adding.is_open() => {
+                // Only the primary knows whether it counts, and we lost its word: go no further.
+                self.broken = Some(error.clone());
+                Err(error)
+            }
+            Err((part, error)) => {
+                let steps = adding.refused(part);
+                self.carry_out_quietly(&steps, by);
+                Err(error)
+            }
+        }
+    }
+
+    /// Brings the bytes to all parts; an error comes with the part that it struck.
+    fn stage_all(
+        &mut self,
+        adding: &mut Adding,
+        pieces: &[Piece<'_>],
+        delta: &[u8],
+        options: &AddOptions,
+        hold: Hold,
+        by: Deadline,
+    ) -> Result<Vec<Step>, (usize, Error)> {
+        let reach = Arc::clone(&self.reach);
+        for piece in pieces {
+            let member = &mut self.members[piece.part];
+            if let At::There(line) = &mut member.at {
+                let bytes = gathered(&piece.places, delta, self.row_bytes);
+                let request = Request::Add {
+                    sequence: member.made + 1,
+                    rows: rows(piece),
+                    options: *options,
+                    hold: Some(hold),
+                    patience: patience(by),
+                };
+                line.ask(&request, &[&id_bytes(piece), &bytes], &*reach, by).map_err(|error| (piece.part, error))?;
+            }
+        }
+        let mut steps = Vec::new();
+        for piece in pieces {
+            let member = &self.members[piece.part];
+            if let At::Here(share) = &member.at {
+                let bytes = gathered(&piece.places, delta, self.row_bytes);
+                let staged = share.stage(self.worker, member.made + 1, selection(piece), options, &mut filler(&bytes), by);
+                staged.map_err(|error| (piece.part, error))?;
+                steps = adding.staged(piece.part);
+            }
+        }
+        for piece in pieces {
+            if let At::There(line) = &mut self.members[piece.part].at {
+                match line.reply("add", &*reach, by) {
+                    Ok(Reply::Staged) => steps = adding.staged(piece.part),
+                    Ok(other) => return Err((piece.part, unexpected("add", &other))),
+                    Err(error) => return Err((piece.part, error)),
+                }
+            }
+        }
+        Ok(steps)
+    }
+
+    /// Publishes at the primary, waits for its word, then publishes at the others.
+    fn decide(&mut self, adding: &mut Adding, steps: &[Step], by: Deadline) -> Result<(), (usize, Error)> {
+        let primary = adding.primary();
+        debug_assert_eq!(steps, [Step::Publish(primary)]);
+        let member = &mut self.members[primary];
+        let sequence = member.made + 1;
+        match &mut member.at {
+            At::Here(share) => share.publish(self.worker, sequence).map_err(|error| (primary, error))?,
+            At::There(line) => {
+                let commit = Request::Commit { sequence };
+                let asked = line.ask(&commit, &[], &*self.reach, by);
+                let done = asked.and_then(|()| line.reply("add", &*self.reach, by));
+                done.map_err(|error| (primary, error))?;
+            }
+        }
+        let rest = adding.published(primary);
+        self.carry_out_quietly(&rest, by);
+        Ok(())
+    }
+
+    /// Commits or drops what is staged elsewhere. A link that fails here fails again at the next call, which then tells.
+    fn carry_out_quietly(&mut self, steps: &[Step], by: Deadline) {
+        for step in steps {
+            let (part, commits) = match step {
+                Step::Publish(part) => (*part, true),
+                Step::Discard(part) => (*part, false),
+            };
+            let member = &mut self.members[part];
+            let sequence = member.made + 1;
+            let result = match &mut member.at {
+                At::Here(share) if commits => share.publish(self.worker, sequence),
+                At::Here(share) => {
+                    share.discard(self.worker, sequence);
+                    Ok(())
+                }
+                At::There(line) => {
+                    line.forsake();
+                    let request = if commits { Request::Commit { sequence } } else { Request::Drop { sequence } };
+                    line.tell(&request, None, &[], &*self.reach, by)
+                }
+            };
+            if let Err(error) = result {
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Fetches rows into `out`, from all parts at the same time.
+    pub(crate) fn get(&mut self, ids: Option<&[i64]>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        let pieces = self.pieces("get", ids, false)?;
+        let row_bytes = self.row_bytes;
+        for piece in &pieces {
+            let member = &mut self.members[piece.part];
+            if let At::There(line) = &mut member.at {
+                let request = Request::Get { own_adds: member.made, rows: rows(piece), patience: patience(by) };
+                line.ask(&request, &[&id_bytes(piece)], &*self.reach, by)?;
+            }
+        }
+        let fetched = pieces.iter().try_for_each(|piece| {
+            let member = &self.members[piece.part];
+            let At::Here(share) = &member.at else { return Ok(()) };
+            let mut target = Target::new(&piece.places, row_bytes);
+            share.read(self.worker, member.made, selection(piece), &mut |bytes| target.take(out, bytes), by)?;
+            target.check("get")
+        });
+        let fetched = fetched.and_then(|()| {
+            pieces.iter().try_for_each(|piece| match &mut self.members[piece.part].at {
+                At::There(line) => receive_rows(line, piece, row_bytes, out, &*self.reach, by),
+                At::Here(_) => Ok(()),
+            })
+        });
+        self.forsake();
+        fetched
+    }
+
+    /// Fetches what others changed into `out`, which holds the whole table, and returns the ids, ascending.
+    pub(crate) fn get_changed(&mut self, out: &mut [u8], by: Deadline) -> Result<Vec<i64>, Error> {
+        const OPERATION: &str = "get_changed";
+        let row_bytes = self.row_bytes;
+        self.ask_all(|made| Request::Changed { own_adds: made, patience: patience(by) }, by)?;
+        let mut changed = Vec::new();
+        let result = self.members.iter_mut().try_for_each(|member| {
+            let (ids, bytes) = match &mut member.at {
+                At::Here(share) => share.read_changed(self.worker, member.made, by)?,
+                At::There(line) => receive_pairs(line, OPERATION, row_bytes, &*self.reach, by)?,
+            };
+            for (id, row) in ids.iter().zip(bytes.chunks_exact(row_bytes.max(1))) {
+                let at = usize::try_from(*id).ok().and_then(|id| id.checked_mul(row_bytes)).unwrap_or(usize::MAX);
+                let place = out.get_mut(at..).and_then(|rest| rest.get_mut(..row_bytes));
+                place.ok_or_else(|| mismatch(OPERATION, format!("row {id} is outside of the table")))?.copy_from_slice(row);
+            }
+            changed.extend(ids);
+            Ok(())
+        });
+        self.forsake();
+        result.map(|()| changed)
+    }
+
+    /// Returns when all adds so far are applied everywhere.
+    pub(crate) fn settle(&mut self, by: Deadline) -> Result<(), Error> {
+        self.ask_all(|made| Request::Settle { sequence: made, patience: patience(by) }, by)?;
+        self.hear_all("flush", by, |share, worker, made| share.settle(worker, made, by))
+    }
+
+    /// Nobody's clock waits for this worker any more.
+    pub(crate) fn finish(&mut self, by: Deadline) -> Result<(), Error> {
+        self.ask_all(|_| Request::Finish, by)?;
+        self.hear_all("finish", by, |share, worker, _| {
+            share.finish(worker);
+            Ok(())
+        })
+    }
+
+    /// Sends a request to all parts elsewhere.
+    fn ask_all(&mut self, request: impl Fn(u64) -> Request, by: Deadline) -> Result<(), Error> {
+        for member in &mut self.members {
+            if let At::There(line) = &mut member.at {
+                line.ask(&request(member.made), &[], &*self.reach, by)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does it here and hears from the others that it is done there.
+    fn hear_all(&mut self, operation: &str, by: Deadline, here: impl Fn(&dyn Share, u32, u64) -> Result<(), Error>) -> Result<(), Error> {
+        let done = self.members.iter_mut().try_for_each(|member| match &mut member.at {
+            At::Here(share) => here(&**share, self.worker, member.made),
+            At::There(line) => match line.reply(operation, &*self.reach, by)? {
+                Reply::Done => Ok(()),
+                other => Err(unexpected(operation, &other)),
+            },
+        });
+        self.forsake();
+        done
+    }
+
+    /// How many adds of each worker count, at the part that is furthest behind.
+    pub(crate) fn clocks(&mut self, workers: u32, by: Deadline) -> Result<Vec<u64>, Error> {
+        self.ask_all(|_| Request::Clocks, by)?;
+        let mut clocks = vec![u64::MAX; workers as usize];
+        let result = self.members.iter_mut().try_for_each(|member| {
+            let counted: Vec<u64> = match &mut member.at {
+                At::Here(share) => (0..workers).map(|worker| share.published(worker)).collect(),
+                At::There(line) => {
+                    let count = data(line.reply("clocks", &*self.reach, by)?, "clocks", line.left(), 8)?;
+                    let mut bytes = vec![0; count * 8];
+                    line.read("clocks", &mut bytes, &*self.reach, by)?;
+                    words(&bytes).map(|word| word as u64).collect()
+                }
+            };
+            clocks.iter_mut().zip(counted).for_each(|(clock, counted)| *clock = (*clock).min(counted));
+            Ok(())
+        });
+        self.forsake();
+        result.map(|()| clocks)
+    }
+
+    /// Raw copy of a lane from row `first` on. `lane_bytes` is what one row of it has.
+    pub(crate) fn read_lane(&mut self, lane: usize, lane_bytes: usize, first: u64, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        let cuts = self.cuts(lane_bytes, first, out.len())?;
+        for (part, first, at) in &cuts {
+            if let At::There(line) = &mut self.members[*part].at {
+                let rows = (at.len() / lane_bytes) as u64;
+                line.ask(&Request::ReadLane { lane: lane as u32, first_row: *first, rows, patience: patience(by) }, &[], &*self.reach, by)?;
+            }
+        }
+        let result = cuts.iter().try_for_each(|(part, first, at)| match &mut self.members[*part].at {
+            At::Here(share) => share.read_lane(lane, *first, &mut out[at.clone()], by),
+            At::There(line) => {
+                let count = data(line.reply("save", &*self.reach, by)?, "save", line.left(), lane_bytes)?;
+                if count * lane_bytes != at.len() {
+                    return Err(mismatch(
+                        "save",
+                        format!("{count} rows of lane {lane} came where {} were asked for", at.len() / lane_bytes),
+                    ));
+                }
+                line.read("save", &mut out[at.clone()], &*self.reach, by)
+            }
+        });
+        self.forsake();
+        result
+    }
+
+    /// The reverse of [`read_lane`](Parts::read_lane).
+    pub(crate) fn write_lane(&mut self, lane: usize, lane_bytes: usize, first: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
+        let cuts = self.cuts(lane_bytes, first, bytes.len())?;
+        for (part, first, at) in &cuts {
+            match &mut self.members[*part].at {
+                At::Here(share) => share.write_lane(lane, *first, &bytes[at.clone()], by)?,
+                At::There(line) => {
+                    let request = Request::WriteLane { lane: lane as u32, first_row: *first, patience: patience(by) };
+                    line.ask(&request, &[&bytes[at.clone()]], &*self.reach, by)?;
+                }
+            }
+        }
+        let result = cuts.iter().try_for_each(|(part, ..)| match &mut self.members[*part].at {
+            At::Here(_) => Ok(()),
+            At::There(line) => match line.reply("load", &*self.reach, by)? {
+                Reply::Done => Ok(()),
+                other => Err(unexpected("load", &other)),
+            },
+        });
+        self.forsake();
+        result
+    }
+
+    /// Which part holds which bytes of a copy of so many bytes of a lane from row `first` on: part, first row there, bytes.
+    fn cuts(&self, lane_bytes: usize, first: u64, len: usize) -> Result<Vec<(usize, u64, std::ops::Range<usize>)>, Error> {
+        let Layout::Ranges(ranges) = &self.layout else {
+            return Err(mismatch("save", "a key-value table has no lanes".into()));
+        };
+        if lane_bytes == 0 || len == 0 {
+            return Ok(Vec::new());
+        }
+        let end = first.saturating_add((len / lane_bytes) as u64);
+        if len % lane_bytes != 0 || end > self.layout.rows().unwrap_or(0) {
+            return Err(mismatch("save", format!("rows {first}..{end} in {len} bytes, of a lane with {lane_bytes} bytes per row")));
+        }
+        let cut = |(part, range): (usize, &std::ops::Range<u64>)| {
+            let (start, stop) = (range.start.max(first), range.end.min(end));
+            (start < stop).then(|| (part, start, (start - first) as usize * lane_bytes..(stop - first) as usize * lane_bytes))
+        };
+        Ok(ranges.iter().enumerate().filter_map(cut).collect())
+    }
+
+    /// All pairs of a key-value table, server after server, each by key.
+    pub(crate) fn export(&mut self, here: impl Fn() -> (Vec<i64>, Vec<u8>), by: Deadline) -> Result<Vec<(Vec<i64>, Vec<u8>)>, Error> {
+        self.ask_all(|_| Request::Export, by)?;
+        let result = self.members.iter_mut().map(|member| match &mut member.at {
+            At::Here(_) => Ok(here()),
+            At::There(line) => receive_pairs(line, "save", self.row_bytes, &*self.reach, by),
+        });
+        let result = result.collect();
+        self.forsake();
+        result
+    }
+
+    /// Gives every server its share of these pairs, and nothing else.
+    pub(crate) fn import(&mut self, keys: &[i64], values: &[u8], here: impl Fn(&[i64], &[u8]), by: Deadline) -> Result<(), Error> {
+        let pieces = self.pieces("load", Some(keys), true)?;
+        for piece in &pieces {
+            let bytes = gathered(&piece.places, values, self.row_bytes);
+            match &mut self.members[piece.part].at {
+                At::Here(_) => here(piece.ids.as_deref().unwrap_or_default(), &bytes),
+                At::There(line) => {
+                    line.ask(&Request::Import { pairs: piece.places.len() as u64 }, &[&id_bytes(piece), &bytes], &*self.reach, by)?;
+                }
+            }
+        }
+        self.hear_all("load", by, |_, _, _| Ok(()))
+    }
+
+    /// What went wrong while nobody waited, once. Numbers of adds that were refused are free again.
+    pub(crate) fn surface(&mut self, by: Deadline) -> Result<(), Error> {
+        for member in &mut self.members {
+            if let At::There(line) = &mut member.at
+                && let Some((add, error)) = line.take_refused()
+            {
+                line.hear_quiet(&*self.reach, by)?;
+                let _ = line.take_refused();
+                member.made = add.map_or(member.made, |add| member.made.min(add - 1));
+                self.failure.get_or_insert(error);
+            }
+        }
+        match self.failure.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn forsake(&mut self) {
+        for member in &mut self.members {
+            if let At::There(line) = &mut member.at {
+                line.forsake();
+            }
+        }
+    }
+}
+
+/// The pieces of a request, or the error that names the bad id.
+pub(crate) fn split<'a>(
+    layout: &Layout,
+    name: &str,
+    operation: &str,
+    ids: Option<&'a [i64]>,
+    everywhere: bool,
+) -> Result<Vec<Piece<'a>>, Error> {
+    layout.split(ids, everywhere).map_err(|bad| Error::UnknownKey {
+        operation: format!("{operation} of {name}"),
+        detail: format!("row {} does not exist: the table has {} rows", bad.id, bad.rows),
+    })
+}
+
+fn rows(piece: &Piece<'_>) -> Rows {
+    piece.ids.as_ref().map_or(Rows::All, |ids| Rows::Listed(ids.len() as u64))
+}
+
+fn selection<'a>(piece: &'a Piece<'_>) -> Selection<'a> {
+    piece.ids.as_deref().map_or(Selection::All, Selection::Rows)
+}
+
+/// The ids of a piece as they travel.
+fn id_bytes(piece: &Piece<'_>) -> Vec<u8> {
+    bytes_of_ids(piece.ids.as_deref().unwrap_or_default())
+}
+
+/// Ids as they travel.
+pub(crate) fn bytes_of_ids(ids: &[i64]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(ids.len() * 8);
+    ids.iter().for_each(|id| bytes.extend_from_slice(&id.to_le_bytes()));
+    bytes
+}
+
+/// The numbers that travelled as these bytes.
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = i64> + '_ {
+    bytes.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().expect("eight bytes")))
+}
+
+/// The rows of a piece, next to each other.
+fn gathered<'a>(places: &Places, rows: &'a [u8], row_bytes: usize) -> Cow<'a, [u8]> {
+    match places {
+        Places::Run(run) => Cow::Borrowed(&rows[run.start * row_bytes..run.end * row_bytes]),
+        Places::Scattered(places) => {
+            let mut together = Vec::with_capacity(places.len() * row_bytes);
+            places.iter().for_each(|place| together.extend_from_slice(&rows[place * row_bytes..][..row_bytes]));
+            Cow::Owned(together)
+        }
+    }
+}
+
+/// Hands out `bytes` from the front, in whatever pieces they are asked for.
+fn filler(bytes: &[u8]) -> impl FnMut(&mut [u8]) -> Result<(), Error> + '_ {
+    let mut rest = bytes;
+    move |target| {
+        let Some((piece, more)) = rest.split_at_checked(target.len()) else {
+            return Err(mismatch("add", format!("{} bytes are wanted where {} are left", target.len(), rest.len())));
+        };
+        target.copy_from_slice(piece);
+        rest = more;
+        Ok(())
+    }
+}
+
+/// Puts rows that come in order, in pieces of any size, to their places.
+struct Target<'a> {
+    places: &'a Places,
+    row_bytes: usize,
+    taken: usize,
+}
+
+impl<'a> Target<'a> {
+    fn new(places: &'a Places, row_bytes: usize) -> Target<'a> {
+        Target { places, row_bytes, taken: 0 }
+    }
+
+    fn take(&mut self, out: &mut [u8], mut bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() > self.places.len() * self.row_bytes - self.taken {
+            return Err(mismatch("get", "more bytes came than were asked for".into()));
+        }
+        match self.places {
+            Places::Run(run) => {
+                out[run.start * self.row_bytes + self.taken..][..bytes.len()].copy_from_slice(bytes);
+                self.taken += bytes.len();
+            }
+            Places::Scattered(places) => {
+                while !bytes.is_empty() {
+                    let (row, inside) = (self.taken / self.row_bytes, self.taken % self.row_bytes);
+                    let (piece, rest) = bytes.split_at(bytes.len().min(self.row_bytes - inside));
+                    out[places[row] * self.row_bytes + inside..][..piece.len()].copy_from_slice(piece);
+                    self.taken += piece.len();
+                    bytes = rest;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, operation: &str) -> Result<(), Error> {
+        let wanted = self.places.len() * self.row_bytes;
+        if self.taken == wanted { Ok(()) } else { Err(mismatch(operation, format!("{} of {wanted} bytes came", self.taken))) }
+    }
+}
+
+/// Reads the reply to a get: straight to its place where its rows are neighbours.
+fn receive_rows(
+    line: &mut Line,
+    piece: &Piece<'_>,
+    row_bytes: usize,
+    out: &mut [u8],
+    reach: &dyn Reach,
+    by: Deadline,
+) -> Result<(), Error> {
+    const CHUNK: usize = 1 << 20;
+    let reply = line.reply("get", reach, by)?;
+    let count = data(reply, "get", line.left(), row_bytes)?;
+    if count != piece.places.len() {
+        return Err(mismatch("get", format!("{count} rows came where {} were asked for", piece.places.len())));
+    }
+    if let Places::Run(run) = &piece.places {
+        return line.read("get", &mut out[run.start * row_bytes..run.end * row_bytes], reach, by);
+    }
+    let mut target = Target::new(&piece.places, row_bytes);
+    let mut chunk = vec![0; CHUNK.min(count * row_bytes)];
+    while line.left() > 0 {
+        let next = chunk.len().min(line.left() as usize);
+        line.read("get", &mut chunk[..next], reach, by)?;
+        target.take(out, &chunk[..next])?;
+    }
+    target.check("get")
+}
+
+/// Reads a reply of ids and rows.
+fn receive_pairs(
+    line: &mut Line,
+    operation: &str,
+    row_bytes: usize,
+    reach: &dyn Reach,
+    by: Deadline,
+) -> Result<(Vec<i64>, Vec<u8>), Error> {
+    let count = data(line.reply(operation, reach, by)?, operation, line.left(), 8 + row_bytes)?;
+    let mut ids = vec![0; count * 8];
+    line.read(operation, &mut ids, reach, by)?;
+    let mut bytes = vec![0; count * row_bytes];
+    line.read(operation, &mut bytes, reach, by)?;
+    Ok((words(&ids).collect(), bytes))
+}
+
+/// How many rows a reply announces, if its payload has as many.
+fn data(reply: Reply, operation: &str, left: u64, row_bytes: usize) -> Result<usize, Error> {
+    match reply {
+        Reply::Data { rows } if rows.checked_mul(row_bytes as u64) == Some(left) => Ok(rows as usize),
+        Reply::Data { rows } => Err(mismatch(operation, format!("{rows} rows of {row_bytes} bytes were announced in {left} bytes"))),
+        other => Err(unexpected(operation, &other)),
+    }
+}
+
+fn unexpected(operation: &str, reply: &Reply) -> Error {
+    Error::ContractMismatch { operation: operation.into(), detail: format!("a server answered {reply:?}") }
+}
+
+fn mismatch(operation: &str, detail: String) -> Error {
+    Error::ShapeMismatch { operation: operation.into(), detail }
+}
+
+/// What is left of a deadline, as it travels; a server waits no longer than a day for anybody.
+pub(crate) fn patience(by: Deadline) -> u32 {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    by.remaining().unwrap_or(DAY).min(DAY).as_millis() as u32
+}

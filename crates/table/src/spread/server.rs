@@ -1,0 +1,378 @@
+//! A share's service for one worker of another neighbourhood: one thread, one link, requests in order.
+//!
+//! What arrives is staged with the socket read straight into the share's memory; what is asked for is sent while it is
+//! read. A request that makes no sense is answered with a refusal and changes nothing. When the link ends, the worker's
+//! estate is settled (see [`estate`](super::estate)).
+//!
+//! Cost: one thread per remote worker and table, asleep in the kernel between requests; 256 KiB of buffer while it answers.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use syncline_cluster::{Deadline, Error};
+use syncline_transport::{Head, Link, LinkError, OutFrame, RecvHalf, SendHalf};
+use syncline_wire::Kind;
+
+use super::estate;
+use super::line::read_exactly;
+use super::messages::{Bounds, Refusal, Reply, Request, Rows};
+use super::outflow::Outflow;
+use super::parts::{bytes_of_ids, words};
+use super::protocol::{Answer, Ward};
+use super::reach::{Places, Reach};
+use crate::keys::KeyShare;
+use crate::share::{Selection, Share};
+
+/// What one thread serves: a share to a worker.
+#[derive(Clone)]
+pub(crate) struct Service {
+    /// Who holds and who uses the table.
+    pub(crate) places: Arc<Places>,
+    /// The number of the share.
+    pub(crate) index: usize,
+    /// The share.
+    pub(crate) share: Arc<dyn Share>,
+    /// The same as a key-value table, if it is one.
+    pub(crate) keys: Option<Arc<KeyShare>>,
+    /// Bytes of a row, or of a key's value.
+    pub(crate) row_bytes: usize,
+    /// Adds are applied as soon as they count, while nobody waits for it; not where they wait for a round.
+    pub(crate) eager: bool,
+    /// The worker's id.
+    pub(crate) worker: u32,
+    /// The job.
+    pub(crate) reach: Arc<dyn Reach>,
+}
+
+/// How a request ended, as far as the link is concerned.
+type Handled = Result<(), LinkError>;
+
+impl Service {
+    /// Starts the thread: it meets the worker, serves it until the link ends, and settles what it leaves.
+    pub(crate) fn start(self) -> Result<JoinHandle<()>, Error> {
+        let name = format!("syncline-serve-{}", self.worker);
+        let thread = std::thread::Builder::new().name(name).spawn(move || self.meet_and_serve());
+        thread.map_err(|error| Error::System { operation: "serving a table".into(), detail: error.to_string() })
+    }
+
+    fn meet_and_serve(self) {
+        let rank = self.places.workers[self.worker as usize];
+        let link = self.reach.link(rank, self.places.lane(self.index, self.worker), Deadline::after(self.reach.timeout()));
+        match link {
+            Ok(link) => self.serve(link),
+            Err(error) => {
+                tracing::debug!("{}: worker {} was never met: {error}", self.places.name, self.worker);
+                estate::settle(&self, None, false);
+            }
+        }
+    }
+
+    /// Serves over `link` until it ends, then settles what the worker leaves.
+    pub(crate) fn serve(&self, link: Link) {
+        let (send, recv) = link.split();
+        let ward = Ward::new(self.share.published(self.worker));
+        let mut session = Session { service: self, send, recv, ward };
+        let goodbye = session.run();
+        let held = session.ward.held();
+        drop(session);
+        estate::settle(self, held, goodbye);
+    }
+
+    fn bounds(&self) -> Bounds {
+        let rows = self.share.rows();
+        Bounds { row_bytes: self.row_bytes as u64, rows: self.keys.is_none().then(|| rows.end - rows.start) }
+    }
+}
+
+/// One link's conversation.
+struct Session<'a> {
+    service: &'a Service,
+    send: Box<dyn SendHalf>,
+    recv: Box<dyn RecvHalf>,
+    ward: Ward,
+}
+
+impl Session<'_> {
+    /// Answers requests until the link ends. Returns whether the worker said goodbye.
+    fn run(&mut self) -> bool {
+        loop {
+            // The link is severed when the worker dies or this process leaves, so this wait ends.
+            let head = match self.recv.head(Deadline::never()) {
+                Ok(head) => head,
+                Err(LinkError::StaleEpoch { .. }) => continue,
+                Err(error) => {
+                    tracing::debug!("{}: the link with worker {} ended: {error}", self.service.places.name, self.service.worker);
+                    return false;
+                }
+            };
+            match head.header.kind {
+                Kind::GOODBYE => return true,
+                Kind::TABLE_REQUEST => {
+                    if let Err(error) = self.handle(&head) {
+                        tracing::debug!("{}: worker {}: {error}", self.service.places.name, self.service.worker);
+                        return false;
+                    }
+                }
+                other => {
+                    tracing::warn!("{}: worker {} sent {other}, which is not for tables", self.service.places.name, self.service.worker)
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, head: &Head) -> Handled {
+        if head.header.fingerprint != self.service.places.table {
+            return self.refuse(head, &contract("request", "it is for another table"));
+        }
+        let request = match Request::decode(&head.meta, head.header.payload_len, &self.service.bounds()) {
+            Ok(request) => request,
+            Err(error) => return self.refuse(head, &contract("request", &error.to_string())),
+        };
+        match self.answer(head, &request) {
+            Err(Trouble::Refuse(error)) => self.refuse(head, &error),
+            Err(Trouble::Link(error)) => Err(error),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn answer(&mut self, head: &Head, request: &Request) -> Result<(), Trouble> {
+        let service = self.service;
+        let (share, worker) = (&service.share, service.worker);
+        match *request {
+            Request::Add { .. } => return self.add(head, request),
+            Request::Commit { sequence } => match self.ward.commit(sequence) {
+                Answer::Go => {
+                    share.publish(worker, sequence)?;
+                    self.ward.counted(sequence);
+                    self.reply(head, &Reply::Done)?;
+                    self.apply(sequence);
+                    return Ok(());
+                }
+                Answer::Repeated => {}
+                Answer::Refuse(why) => return Err(contract("add", &why).into()),
+            },
+            Request::Drop { sequence } => match self.ward.drop_add(sequence) {
+                Answer::Go => {
+                    share.discard(worker, sequence);
+                    self.ward.dropped();
+                }
+                Answer::Repeated => {}
+                Answer::Refuse(why) => return Err(contract("add", &why).into()),
+            },
+            Request::Get { own_adds, rows, patience } => {
+                let ids = self.ids(rows)?;
+                let count = ids.as_ref().map_or_else(|| share.rows().end - share.rows().start, |ids| ids.len() as u64);
+                let selection = ids.as_deref().map_or(Selection::All, Selection::Rows);
+                let mut flow = self.outflow(head, count, service.row_bytes);
+                let read = share.read(worker, own_adds, selection, &mut |bytes| flow.take(bytes), soon(patience));
+                return flow.end(read);
+            }
+            Request::Changed { own_adds, patience } => {
+                let (ids, rows) = share.read_changed(worker, own_adds, soon(patience))?;
+                return self.pairs(head, &ids, &rows);
+            }
+            Request::Settle { sequence, patience } => share.settle(worker, sequence, soon(patience))?,
+            Request::Finish => share.finish(worker),
+            Request::Clocks => {
+                let clocks: Vec<i64> = (0..service.places.workers.len()).map(|worker| share.published(worker as u32) as i64).collect();
+                let mut flow = self.outflow(head, clocks.len() as u64, 8);
+                let sent = flow.take(&bytes_of_ids(&clocks));
+                return flow.end(sent);
+            }
+            Request::ReadLane { lane, first_row, rows, patience } => {
+                return self.read_lane(head, lane as usize, first_row, rows, soon(patience));
+            }
+            Request::WriteLane { lane, first_row, patience } => self.write_lane(lane as usize, first_row, soon(patience))?,
+            Request::Export => {
+                let keys = service.keys.as_ref().ok_or_else(|| contract("save", "this is not a key-value table"))?;
+                let (keys, values) = keys.export();
+                return self.pairs(head, &keys, &values);
+            }
+            Request::Import { pairs } => {
+                let keys = service.keys.as_ref().ok_or_else(|| contract("load", "this is not a key-value table"))?;
+                let ids = self.ids(Rows::Listed(pairs))?.unwrap_or_default();
+                let values = self.recv.body(self.at_most())?;
+                keys.import(&ids, &values);
+            }
+        }
+        self.reply(head, &Reply::Done)?;
+        Ok(())
+    }
+
+    /// Takes an add over: ids into a list, rows straight into the share's memory.
+    fn add(&mut self, head: &Head, request: &Request) -> Result<(), Trouble> {
+        let Request::Add { sequence, rows, ref options, hold, patience } = *request else { return Ok(()) };
+        let done = if hold.is_some() { Reply::Staged } else { Reply::Done };
+        match self.ward.add(sequence) {
+            Answer::Go => {}
+            Answer::Repeated => return Ok(self.reply(head, &done)?),
+            Answer::Refuse(why) => return Err(contract("add", &why).into()),
+        }
+        let ids = self.ids(rows)?;
+        let selection = ids.as_deref().map_or(Selection::All, Selection::Rows);
+        let (share, worker, deadline) = (&self.service.share, self.service.worker, self.at_most());
+        let recv = self.recv.as_mut();
+        let mut lost = None;
+        let mut fill = |target: &mut [u8]| {
+            read_exactly(recv, target, deadline).map_err(|error| {
+                let told = contract("add", &error.to_string());
+                lost = Some(error);
+                told
+            })
+        };
+        let staged = share.stage(worker, sequence, selection, options, &mut fill, soon(patience));
+        if let Some(error) = lost {
+            if staged.is_ok() {
+                share.discard(worker, sequence);
+            }
+            return Err(error.into());
+        }
+        staged?;
+        match hold {
+            Some(hold) => self.ward.took(sequence, hold),
+            None => {
+                share.publish(worker, sequence)?;
+                self.ward.counted(sequence);
+            }
+        }
+        self.reply(head, &done)?;
+        if hold.is_none() {
+            self.apply(sequence);
+        }
+        Ok(())
+    }
+
+    /// Does now, while the worker reads the reply, what its next get would wait for.
+    fn apply(&self, sequence: u64) {
+        if self.service.eager {
+            // A failure shows again, to somebody who waits.
+            let _ = self.service.share.settle(self.service.worker, sequence, Deadline::after(self.service.reach.timeout()));
+        }
+    }
+
+    fn read_lane(&mut self, head: &Head, lane: usize, first_row: u64, rows: u64, by: Deadline) -> Result<(), Trouble> {
+        const CHUNK: usize = 1 << 20;
+        let share = Arc::clone(&self.service.share);
+        let lane_bytes = self.check_lane("save", lane, first_row, rows)?;
+        let mut flow = self.outflow(head, rows, lane_bytes);
+        let step = (CHUNK / lane_bytes.max(1)).max(1) as u64;
+        let mut buffer = vec![0; step.min(rows) as usize * lane_bytes];
+        let mut result = Ok(());
+        let mut at = 0;
+        while at < rows && result.is_ok() {
+            let count = step.min(rows - at);
+            let piece = &mut buffer[..count as usize * lane_bytes];
+            result = share.read_lane(lane, first_row + at, piece, by).and_then(|()| flow.take(piece));
+            at += count;
+        }
+        flow.end(result)
+    }
+
+    fn write_lane(&mut self, lane: usize, first_row: u64, by: Deadline) -> Result<(), Trouble> {
+        const CHUNK: usize = 1 << 20;
+        let lane_bytes = self.check_lane("load", lane, first_row, 0)?;
+        let (len, row) = (self.recv.body_left(), lane_bytes.max(1) as u64);
+        self.check_lane("load", lane, first_row, len / row)?;
+        if len % row != 0 {
+            return Err(contract("load", &format!("{len} bytes are no whole rows of {lane_bytes}")).into());
+        }
+        let step = (CHUNK as u64 / row).max(1) * row;
+        let mut buffer = vec![0; step.min(len) as usize];
+        let mut at = first_row;
+        while self.recv.body_left() > 0 {
+            let piece = step.min(self.recv.body_left()) as usize;
+            let deadline = self.at_most();
+            read_exactly(self.recv.as_mut(), &mut buffer[..piece], deadline)?;
+            self.service.share.write_lane(lane, at, &buffer[..piece], by)?;
+            at += piece as u64 / row;
+        }
+        Ok(())
+    }
+
+    /// Bytes of a lane's row, if the lane and the rows exist.
+    fn check_lane(&self, operation: &str, lane: usize, first_row: u64, rows: u64) -> Result<usize, Error> {
+        let held = self.service.share.rows();
+        let end = first_row.checked_add(rows).unwrap_or(u64::MAX);
+        if first_row < held.start || end > held.end {
+            return Err(contract(operation, &format!("rows {first_row}..{end} are not among {}..{}", held.start, held.end)));
+        }
+        let lanes = self.service.share.lanes();
+        lanes.get(lane).map(|lane| lane.row_bytes).ok_or_else(|| contract(operation, &format!("lane {lane} of {}", lanes.len())))
+    }
+
+    /// The ids in front of the payload.
+    fn ids(&mut self, rows: Rows) -> Result<Option<Vec<i64>>, LinkError> {
+        const STEP: u64 = 1 << 20;
+        let Rows::Listed(count) = rows else { return Ok(None) };
+        let (mut ids, mut left, by) = (Vec::new(), count, self.at_most());
+        while left > 0 {
+            // Grows with what arrives rather than with what was announced.
+            let mut bytes = vec![0; (left.min(STEP) * 8) as usize];
+            read_exactly(self.recv.as_mut(), &mut bytes, by)?;
+            ids.extend(words(&bytes));
+            left -= left.min(STEP);
+        }
+        Ok(Some(ids))
+    }
+
+    fn pairs(&mut self, head: &Head, ids: &[i64], rows: &[u8]) -> Result<(), Trouble> {
+        let mut flow = self.outflow(head, ids.len() as u64, 8 + self.service.row_bytes);
+        let sent = flow.take(&bytes_of_ids(ids)).and_then(|()| flow.take(rows));
+        flow.end(sent)
+    }
+
+    fn outflow(&mut self, head: &Head, rows: u64, row_bytes: usize) -> Outflow<'_> {
+        let by = self.at_most();
+        Outflow::new(self.send.as_mut(), head.header.sequence, self.service.places.table, rows, row_bytes, by)
+    }
+
+    fn reply(&mut self, head: &Head, reply: &Reply) -> Handled {
+        let meta = reply.encode();
+        let frame = OutFrame {
+            sequence: head.header.sequence,
+            fingerprint: self.service.places.table,
+            meta: &meta,
+            ..OutFrame::new(Kind::TABLE_REPLY)
+        };
+        let by = self.at_most();
+        self.send.send(&frame, by)
+    }
+
+    fn refuse(&mut self, head: &Head, error: &Error) -> Handled {
+        self.reply(head, &Reply::Refused(Refusal::of(error)))
+    }
+
+    /// How long the worker may take to send or to read the rest of something.
+    fn at_most(&self) -> Deadline {
+        Deadline::after(self.service.reach.timeout())
+    }
+}
+
+/// Why a request was not answered as asked.
+pub(crate) enum Trouble {
+    /// The worker is told.
+    Refuse(Error),
+    /// There is no telling.
+    Link(LinkError),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Refuse(error)
+    }
+}
+
+impl From<LinkError> for Trouble {
+    fn from(error: LinkError) -> Trouble {
+        Trouble::Link(error)
+    }
+}
+
+fn contract(operation: &str, detail: &str) -> Error {
+    Error::ContractMismatch { operation: operation.into(), detail: detail.into() }
+}
+
+fn soon(patience: u32) -> Deadline {
+    Deadline::after(Duration::from_millis(patience.into()))
+}
