@@ -217,11 +217,6 @@ impl Spread {
         self.table.check_len("load", values.len(), Some(keys))?;
         self.table.turn("load", by)?.import(keys, values, here, by)
     }
-
-    /// What the table is.
-    pub(crate) fn form(&self) -> &Form {
-        &self.table.form
-    }
 }
 
 impl Drop for Spread {
