@@ -8,6 +8,7 @@
 //! The lock is taken only while the interpreter is held and never across a wait. Python forks with the interpreter held
 //! too, so a child never inherits it locked.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,12 @@ use crate::topology::Topology;
 use crate::{errors, exit, interrupt, log};
 
 static JOB: Mutex<State> = Mutex::new(State::Idle { ended: false });
+
+/// Whether tables of the open job advance in step unless they say otherwise.
+static SYNC: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was forked from a member: tables it inherited are its parent's.
+static FORKED: AtomicBool = AtomicBool::new(false);
 
 enum State {
     Idle { ended: bool },
@@ -33,11 +40,13 @@ fn state() -> MutexGuard<'static, State> {
 
 /// Joins the job that this process was started in, or a world of one.
 ///
-/// `timeout` is in seconds; `None` takes the environment's or the default.
+/// `sync` is what tables do unless they say otherwise. `timeout` is in seconds; `None` takes the environment's or the
+/// default. `on_peer_loss` is `raise` or `continue`.
 #[pyfunction]
-#[pyo3(signature = (timeout = None))]
-pub(crate) fn open(py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+#[pyo3(signature = (sync = false, timeout = None, on_peer_loss = "raise"))]
+pub(crate) fn open(py: Python<'_>, sync: bool, timeout: Option<f64>, on_peer_loss: &str) -> PyResult<()> {
     let timeout = timeout.map(|seconds| seconds_from(py, seconds)).transpose()?;
+    check_on_peer_loss(py, on_peer_loss)?;
     let claim = claim(py)?;
     log::follow_level(py);
     let session = wait(py, || {
@@ -49,6 +58,7 @@ pub(crate) fn open(py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         Session::open_by(config, deadline)
     })?;
     exit::watch();
+    SYNC.store(sync, Relaxed);
     claim.fill(session);
     Ok(())
 }
@@ -70,7 +80,7 @@ pub(crate) fn abort(py: Python<'_>, reason: &str) -> PyResult<()> {
     match take(py, "abort")? {
         Some(session) => wait(py, move || {
             session.abort(reason);
-            Ok(())
+            Ok::<(), Error>(())
         }),
         None => Ok(()),
     }
@@ -87,6 +97,7 @@ pub(crate) fn is_open() -> bool {
 pub(crate) fn forget_in_child() {
     let mut state = state();
     if !matches!(*state, State::Idle { .. }) {
+        FORKED.store(true, Relaxed);
         // Dropping it here would say goodbye in the parent's name.
         std::mem::forget(std::mem::replace(&mut *state, State::Forked));
     }
@@ -165,13 +176,28 @@ pub(crate) fn end_with_process(status: i32) {
 }
 
 /// Runs a call that may wait, without the interpreter.
-fn wait<T: Send>(py: Python<'_>, call: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
+pub(crate) fn wait<T: Send, E: Into<Error> + Send>(py: Python<'_>, call: impl FnOnce() -> Result<T, E> + Send) -> PyResult<T> {
     let result = py.detach(call);
     log::deliver(py);
-    result.map_err(|error| errors::exception(py, &error))
+    result.map_err(|error| errors::exception(py, &error.into()))
 }
 
-fn current(py: Python<'_>, operation: &str) -> PyResult<Arc<Session>> {
+/// Whether tables advance in step unless they say otherwise.
+pub(crate) fn is_sync() -> bool {
+    SYNC.load(Relaxed)
+}
+
+/// Whether this process is a forked child of a member.
+pub(crate) fn is_fork() -> bool {
+    FORKED.load(Relaxed)
+}
+
+/// An error in a forked child, where what was inherited belongs to the parent.
+pub(crate) fn refuse_fork(py: Python<'_>, operation: impl FnOnce() -> String) -> PyResult<()> {
+    if is_fork() { Err(Refusal::Forked.exception(py, &operation())) } else { Ok(()) }
+}
+
+pub(crate) fn current(py: Python<'_>, operation: &str) -> PyResult<Arc<Session>> {
     let found = match &*state() {
         State::Open(session) => Ok(Arc::clone(session)),
         State::Forked => Err(Refusal::Forked),
@@ -260,6 +286,16 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         *state() = State::Idle { ended: self.ended };
+    }
+}
+
+fn check_on_peer_loss(py: Python<'_>, choice: &str) -> PyResult<()> {
+    match choice {
+        "raise" => Ok(()),
+        other => {
+            let text = format!("init: on_peer_loss={other:?} is not \"raise\"");
+            Err(errors::of_class(py, "ConfigurationError", text))
+        }
     }
 }
 

@@ -4,12 +4,18 @@
 //! released around every wait, signals are asked about while waiting, and each kind of error becomes one exception.
 //! `python/syncline/_native.pyi` is the typed face of this file: change both together.
 
+mod arrays;
+mod casts;
+mod dlpack;
 mod errors;
 mod exit;
 mod interrupt;
 mod job;
 mod log;
+mod memory;
+mod tables;
 mod topology;
+mod view;
 
 use pyo3::prelude::*;
 
@@ -19,12 +25,18 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
+    use crate::casts::cast;
+    #[pymodule_export]
     use crate::job::{
         abort, barrier, forget_in_child, is_master_worker, is_open, local_rank, num_workers, open, rank, server_id, shutdown, size,
         topology, worker_id,
     };
     #[pymodule_export]
+    use crate::tables::{ArrayTable, Future, KVTable, MatrixTable, aggregate, load, save};
+    #[pymodule_export]
     use crate::topology::{Host, Topology};
+    #[pymodule_export]
+    use crate::view::View;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "Python's name for it")]

@@ -128,6 +128,19 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.clear()
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This very process in a job of its own."""
+    for name in list(os.environ):
+        if name.startswith(LAUNCHERS) or name in TORCHRUN:
+            monkeypatch.delenv(name)
+    import syncline
+
+    syncline.init()
+    yield
+    syncline.shutdown()
+
+
 def command(name: str) -> str:
     """A command that the test needs; it is skipped, with the reason, where that is missing."""
     beside = Path(sys.executable).parent / name

@@ -18,6 +18,8 @@ fn help_is_complete() {
     assert_golden("tests/golden/run-help.txt", &text(&["run", "--help"]));
     assert_golden("tests/golden/env-help.txt", &text(&["env", "--help"]));
     assert_golden("tests/golden/bench-link-help.txt", &text(&["bench", "link", "--help"]));
+    assert_golden("tests/golden/bench-table-help.txt", &text(&["bench", "table", "--help"]));
+    assert_golden("tests/golden/bench-pb-help.txt", &text(&["bench", "pb", "--help"]));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use syncline::{Config, Error, Session};
+use syncline::{Config, Error, ErrorKind, Session};
 use syncline_testkit::ranks::{Ending, Process};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -28,7 +28,10 @@ fn as_a_rank() {
 fn meet() -> Result<String, Error> {
     let session = Session::open(Config::from_env()?)?;
     for _ in 0..3 {
-        session.barrier()?;
+        match session.worker_id() {
+            Some(_) => session.barrier()?,
+            None => assert_eq!(session.barrier().map_err(|error| error.kind()), Err(ErrorKind::Configuration)),
+        }
     }
     let id = |id: Option<u32>| id.map_or("-".into(), |id| id.to_string());
     let facts = format!(

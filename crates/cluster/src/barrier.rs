@@ -1,4 +1,4 @@
-//! The barrier of a whole job: inside a host over shared counters, between hosts over links of one rank per host.
+//! The barrier of all workers of a job: inside a host over shared counters, between hosts over links of one rank per host.
 //!
 //! ```text
 //!   host A                 host B                 host C
@@ -8,91 +8,122 @@
 //!   ┌───┬── 0              3 ──┐                  5      release: one store per host
 //! ```
 //! Cost: on one host a store and n − 1 loads, no system call while all run. Between hosts ⌈log₂ h⌉ frames of 64 bytes
-//! sent and received by the first rank of each host. A wait always names whom it waits for.
+//! sent and received by the first worker of each host. Dedicated servers take no part. A wait always names whom it waits for.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 use syncline_shm::meeting::{MeetError, Meeting};
-use syncline_shm::wait::{Deadline, Patience, WaitError};
+use syncline_shm::wait::{Deadline, WaitError};
 use syncline_transport::{Head, Link, LinkError, OutFrame};
 use syncline_wire::{Fingerprint, Kind};
 
 use crate::seat::Seat;
-use crate::{Error, Group, Lane};
+use crate::{Error, Group, Host, Lane};
 
-/// One process's part in the barriers of its job.
+/// One worker's part in the barriers of its job.
 pub(crate) struct Barrier {
-    /// The counters of this host; none for a rank that is alone on it.
+    /// The counters of this host's workers; none for a rank that is alone on its host.
     meeting: Option<Meeting>,
-    /// Ranks of this host, by local index.
+    /// The workers of this host, by their place in the meeting. The first one leads.
     local: Vec<u32>,
-    /// The first ranks of all hosts, if there are several and this is one of them.
-    leaders: Option<Exchange>,
-    several_hosts: bool,
+    /// The leaders of all hosts, if there are several and this is one of them.
+    exchange: Option<Exchange>,
+    /// The first workers of all hosts that have some.
+    leaders: Vec<u32>,
     round: u64,
+    /// How many deaths were known when the dead were last skipped.
+    deaths: u32,
 }
 
 impl Barrier {
     pub(crate) fn new(seat: &Seat) -> Self {
-        let hosts = seat.topology.hosts();
-        let local = hosts[seat.topology.host_of(seat.me)].ranks.clone();
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let patience = Patience::new(local.len(), cores);
-        let leaders: Vec<u32> = hosts.iter().map(|host| host.ranks[0]).collect();
-        let several_hosts = hosts.len() > 1;
-        Barrier {
-            meeting: seat.board().map(|board| board.meeting(seat.my_slot(), patience)),
-            leaders: Group::new(leaders, seat.me).filter(|_| several_hosts).map(Exchange::new),
-            local,
-            several_hosts,
-            round: 0,
-        }
+        let topology = &seat.topology;
+        let workers_of = |host: &Host| host.ranks.iter().copied().filter(|rank| topology.role(*rank).works()).collect::<Vec<u32>>();
+        let leaders: Vec<u32> = topology.hosts().iter().filter_map(|host| workers_of(host).first().copied()).collect();
+        let local = workers_of(&topology.hosts()[topology.host_of(seat.me)]);
+        let slots: Vec<usize> = local.iter().map(|rank| topology.local_rank(*rank) as usize).collect();
+        let place = local.iter().position(|rank| *rank == seat.me);
+        let meeting = place.and_then(|place| Some(seat.board()?.meeting_of(&slots, place, seat.patience())));
+        let exchange = Group::new(leaders.clone(), seat.me).filter(|_| leaders.len() > 1).map(Exchange::new);
+        Barrier { meeting, local, exchange, leaders, round: 0, deaths: 0 }
     }
 
     /// Arrives, and returns when everybody has.
     pub(crate) fn pass(&mut self, seat: &Seat, deadline: Deadline) -> Result<(), Error> {
         self.round += 1;
         let Some(meeting) = &mut self.meeting else {
-            return match &mut self.leaders {
+            return match &mut self.exchange {
                 Some(leaders) => leaders.meet(seat, self.round, Instant::now(), deadline),
                 None => Ok(()),
             };
         };
+        if seat.goes_on && seat.fates.deaths() != self.deaths {
+            self.deaths = seat.fates.deaths();
+            skip_the_dead(meeting, seat, &self.local);
+        }
         let round = meeting.arrive();
-        if !self.several_hosts {
+        if self.leaders.len() == 1 {
             // The common case: everything below happens in a few loads.
-            return match meeting.wait(round, deadline, &|index| is_gone(seat, &self.local, index)) {
+            return match gather(meeting, seat, &self.local, round, deadline, Until::Everybody) {
                 Ok(()) => Ok(()),
                 Err(error) => Err(failure(seat, meeting, &self.local, round, error, deadline)),
             };
         }
         let started = Instant::now();
-        let outcome = match &mut self.leaders {
+        let outcome = match &mut self.exchange {
             Some(leaders) => {
-                let local = meeting.wait(round, deadline, &|index| is_gone(seat, &self.local, index));
+                let local = gather(meeting, seat, &self.local, round, deadline, Until::Everybody);
                 if local.is_ok() {
                     leaders.meet(seat, round, started, deadline)?;
                     meeting.release(round);
                 }
                 local
             }
-            None => meeting.wait_released(round, 0, deadline, &|index| is_gone(seat, &self.local, index)),
+            None => gather(meeting, seat, &self.local, round, deadline, Until::Released),
         };
         match outcome {
             Ok(()) => Ok(()),
             // Everybody here has come, so the leader waits for another host: look for the culprit among all.
-            Err(error) if meeting.missing(round).is_empty() => Err(elsewhere(seat, round, error, started)),
+            Err(error) if meeting.missing(round).is_empty() => Err(elsewhere(seat, &self.leaders, round, error, started)),
             Err(error) => Err(failure(seat, meeting, &self.local, round, error, deadline)),
         }
     }
 }
 
-/// Asked in the slow part of a wait only. Any death ends it: a barrier without one of its ranks cannot complete.
-fn is_gone(seat: &Seat, local: &[u32], index: usize) -> bool {
-    seat.fates.any_down() || seat.fates.is_over(local[index]) || seat.orphaned.load(Acquire) || seat.leaving.load(Acquire)
+/// What a wait inside a host waits for.
+#[derive(Clone, Copy)]
+enum Until {
+    Everybody,
+    Released,
+}
+
+/// The wait inside a host. Where the others go on, it passes over those who died, but for a leader who must release.
+#[inline]
+fn gather(meeting: &mut Meeting, seat: &Seat, local: &[u32], round: u64, deadline: Deadline, until: Until) -> Result<(), MeetError> {
+    loop {
+        // Asked in the slow part of a wait only.
+        let gone = |index: usize| seat.hopeless() || seat.fates.is_over(local[index]);
+        let outcome = match until {
+            Until::Everybody => meeting.wait(round, deadline, &gone),
+            Until::Released => meeting.wait_released(round, 0, deadline, &gone),
+        };
+        match outcome {
+            Err(MeetError { cause: WaitError::Gone, .. }) if !seat.hopeless() && skip_the_dead(meeting, seat, local) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Skips those who died; whether there was somebody new among them.
+#[cold]
+fn skip_the_dead(meeting: &mut Meeting, seat: &Seat, local: &[u32]) -> bool {
+    let mut news = false;
+    for index in (0..local.len()).filter(|index| seat.is_missed_by_nobody(local[*index])) {
+        news |= meeting.skip(index);
+    }
+    news
 }
 
 #[cold]
@@ -108,9 +139,9 @@ fn failure(seat: &Seat, meeting: &Meeting, local: &[u32], round: u64, error: Mee
 }
 
 #[cold]
-fn elsewhere(seat: &Seat, round: u64, error: MeetError, started: Instant) -> Error {
+fn elsewhere(seat: &Seat, leaders: &[u32], round: u64, error: MeetError, started: Instant) -> Error {
     let operation = format!("barrier {round}");
-    let others: Vec<u32> = seat.topology.hosts().iter().map(|host| host.ranks[0]).filter(|rank| *rank != seat.me).collect();
+    let others: Vec<u32> = leaders.iter().copied().filter(|rank| *rank != seat.me).collect();
     match error.cause {
         WaitError::Timeout => seat.late(&operation, &others, started, ", one of whose hosts has not come"),
         WaitError::Interrupted => Error::Interrupted { operation, waited: started.elapsed() },
@@ -173,13 +204,14 @@ impl Exchange {
 
     fn say(&mut self, seat: &Seat, to: u32, word: u64, deadline: Deadline) -> Result<(), Failure> {
         let frame = OutFrame { sequence: word, fingerprint: self.fingerprint, ..OutFrame::new(Kind::BARRIER) };
-        Ok(self.link(seat, to, deadline)?.send(&frame, deadline)?)
+        Ok(link(&mut self.links, self.lane, seat, to, deadline)?.send(&frame, deadline)?)
     }
 
     fn hear(&mut self, seat: &Seat, from: u32, word: u64, deadline: Deadline) -> Result<(), Failure> {
         while !self.early.remove(&(from, word)) {
             let ours = self.fingerprint;
-            let head = await_head(self.link(seat, from, deadline)?, seat, deadline)?;
+            let link = link(&mut self.links, self.lane, seat, from, deadline)?;
+            let head = await_head(link, seat, &self.group, deadline)?;
             if head.header.kind != Kind::BARRIER || head.header.fingerprint != ours {
                 return Err(Failure::Mismatch(format!("rank {from} sent a frame of kind {:?} instead", head.header.kind)));
             }
@@ -187,21 +219,22 @@ impl Exchange {
         }
         Ok(())
     }
+}
 
-    fn link(&mut self, seat: &Seat, peer: u32, deadline: Deadline) -> Result<&mut Link, Failure> {
-        match self.links.entry(peer) {
-            Entry::Occupied(link) => Ok(link.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(seat.link(peer, self.lane, deadline).map_err(Failure::Link)?)),
-        }
+fn link<'a>(links: &'a mut HashMap<u32, Link>, lane: Lane, seat: &Seat, peer: u32, deadline: Deadline) -> Result<&'a mut Link, Failure> {
+    match links.entry(peer) {
+        Entry::Occupied(link) => Ok(link.into_mut()),
+        Entry::Vacant(place) => Ok(place.insert(seat.link(peer, lane, deadline).map_err(Failure::Link)?)),
     }
 }
 
 /// The next head, unless somebody dies first: who sends it may itself wait for the dead one, and then it never comes.
-fn await_head(link: &mut Link, seat: &Seat, deadline: Deadline) -> Result<Head, LinkError> {
+fn await_head(link: &mut Link, seat: &Seat, group: &Group, deadline: Deadline) -> Result<Head, LinkError> {
     const LOOK: Duration = Duration::from_millis(100);
+    let in_vain = || seat.hopeless() || group.ranks().iter().any(|rank| seat.fates.is_down(*rank));
     loop {
         match link.head(deadline.within(LOOK)) {
-            Err(LinkError::Timeout { .. }) if seat.fates.any_down() || seat.orphaned.load(Acquire) => return Err(LinkError::Severed),
+            Err(LinkError::Timeout { .. }) if in_vain() => return Err(LinkError::Severed),
             Err(LinkError::Timeout { .. }) if !deadline.expired() => {}
             outcome => return outcome,
         }

@@ -135,7 +135,8 @@ impl Seat {
 
     /// All other ranks, those of `first` before the rest, so that the most likely culprit is named.
     pub(crate) fn suspects(&self, first: &[u32]) -> Vec<u32> {
-        let rest = (0..self.topology.world()).filter(|rank| *rank != self.me && !first.contains(rank));
+        let concerns = |rank: &u32| *rank != self.me && !first.contains(rank) && !self.is_missed_by_nobody(*rank);
+        let rest = (0..self.topology.world()).filter(concerns);
         first.iter().copied().chain(rest).collect()
     }
 

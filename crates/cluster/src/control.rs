@@ -47,7 +47,7 @@ pub(crate) fn fate_of(cause: &DownCause, detail: &str, reported_by: Option<u32>,
     }
     let silent = blames.map_or(matches!(cause, DownCause::Silent { .. }), |blame| blame.silent);
     let exact = !matches!(cause, DownCause::Disconnected);
-    Fate { how, silent, blames: blames.map(|blame| blame.rank), exact }
+    Fate { how, silent, blames: blames.map(|blame| blame.rank), exact, ended: false }
 }
 
 /// A cause as the rest of a sentence that begins with the rank.

@@ -8,6 +8,7 @@ use syncline_shm::wait::Deadline;
 use syncline_transport::RecvHalf;
 use syncline_wire::message::Control;
 
+use crate::agree::Agreement;
 use crate::bootstrap::Launcher;
 use crate::control::{fate_of, receive_control};
 use crate::fate::Fate;
@@ -39,8 +40,14 @@ fn take_note(seat: &Seat, message: Control) {
             let blames = blames.or_else(|| seat.blame_on_board(rank));
             seat.bury(rank, fate_of(&cause, &detail, reported_by, blames));
         }
+        Control::Ended { rank } if rank < seat.topology.world() && rank != seat.me => seat.fates.mark_ended(rank),
         Control::Left { rank } if rank < seat.topology.world() && rank != seat.me => seat.fates.mark_left(rank),
         Control::AllLeft => (0..seat.topology.world()).filter(|rank| *rank != seat.me).for_each(|rank| seat.fates.mark_left(rank)),
+        Control::Agreed { number, operation, payload } => {
+            seat.ledger().agreed(Agreement { number, operation, payload }, seat.topology.role(seat.me).works());
+        }
+        Control::Disagreed { number, one, other } => seat.ledger().disagreed(number, one, other),
+        Control::Missing { number, ranks } => seat.ledger().missing(number, ranks),
         Control::Heartbeat { .. } => return,
         other => {
             tracing::debug!("the coordinator says {other:?}, which means nothing now");
@@ -52,6 +59,7 @@ fn take_note(seat: &Seat, message: Control) {
 
 /// The coordinator's host is rank 0, unless the launcher hosts it.
 pub(crate) fn coordinator_lost(seat: &Seat, fate: Fate) {
+    seat.coordinator_lost.store(true, Release);
     if seat.launcher == Launcher::SynclineRun || seat.launcher == Launcher::Dmlc {
         seat.orphaned.store(true, Release);
     } else if seat.me != 0 {

@@ -8,7 +8,7 @@
 //! blame: all survivors name rank 2.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::*};
 
 const ALIVE: u8 = 0;
 const LEFT: u8 = 1;
@@ -25,17 +25,19 @@ pub(crate) struct Fate {
     pub(crate) blames: Option<u32>,
     /// Whoever tells it knows how it happened; a mere closed socket does not.
     pub(crate) exact: bool,
+    /// Its process is certainly gone and writes nothing any more: the kernel or the launcher says so.
+    pub(crate) ended: bool,
 }
 
 impl Fate {
     /// Its process is gone.
     pub(crate) fn gone(how: impl Into<String>) -> Self {
-        Fate { how: how.into(), silent: false, blames: None, exact: false }
+        Fate { how: how.into(), silent: false, blames: None, exact: false, ended: false }
     }
 
     /// It does not answer.
     pub(crate) fn silent(how: impl Into<String>) -> Self {
-        Fate { how: how.into(), silent: true, blames: None, exact: false }
+        Fate { how: how.into(), silent: true, blames: None, exact: false, ended: false }
     }
 }
 
@@ -43,7 +45,11 @@ impl Fate {
 #[derive(Debug)]
 pub(crate) struct Fates {
     flags: Vec<AtomicU8>,
+    /// Ranks whose process is certainly gone, whether they left politely or not.
+    ended: Vec<AtomicBool>,
     downs: AtomicU32,
+    /// Grows with everything that a wait may have to look at again.
+    news: AtomicU32,
     /// In the order in which they became known.
     known: Mutex<Vec<(u32, Fate)>>,
 }
@@ -51,12 +57,35 @@ pub(crate) struct Fates {
 impl Fates {
     /// Everybody lives.
     pub(crate) fn new(world: u32) -> Self {
-        Fates { flags: (0..world).map(|_| AtomicU8::new(ALIVE)).collect(), downs: AtomicU32::new(0), known: Mutex::new(Vec::new()) }
+        Fates {
+            flags: (0..world).map(|_| AtomicU8::new(ALIVE)).collect(),
+            ended: (0..world).map(|_| AtomicBool::new(false)).collect(),
+            downs: AtomicU32::new(0),
+            news: AtomicU32::new(0),
+            known: Mutex::new(Vec::new()),
+        }
     }
 
     /// Whether anybody is known to be down.
     pub(crate) fn any_down(&self) -> bool {
         self.downs.load(Acquire) != 0 // pairs with the Release in `mark_down`
+    }
+
+    /// Grows with every death, and when the end of a process becomes certain.
+    pub(crate) fn deaths(&self) -> u32 {
+        self.news.load(Acquire) // pairs with the Release in `mark_down` and `mark_ended`
+    }
+
+    /// Whether the process of `rank` is certainly gone.
+    pub(crate) fn has_ended(&self, rank: u32) -> bool {
+        self.ended[rank as usize].load(Acquire)
+    }
+
+    /// Records that the process of `rank` is gone, however it went.
+    pub(crate) fn mark_ended(&self, rank: u32) {
+        if !self.ended[rank as usize].swap(true, AcqRel) {
+            self.news.fetch_add(1, Release);
+        }
     }
 
     /// Whether `rank` has left politely.
@@ -69,9 +98,17 @@ impl Fates {
         self.flags[rank as usize].load(Acquire) != ALIVE
     }
 
+    /// Whether `rank` is known to be gone without having left.
+    pub(crate) fn is_down(&self, rank: u32) -> bool {
+        self.flags[rank as usize].load(Acquire) == DOWN
+    }
+
     /// Records a death. The first account of it stands, unless a later one knows better how it happened. Returns whether
     /// the death was news.
     pub(crate) fn mark_down(&self, rank: u32, fate: Fate) -> bool {
+        if fate.ended {
+            self.mark_ended(rank);
+        }
         let mut known = self.known.lock().expect("no panic while held");
         if self.is_over(rank) {
             if let Some((_, told)) = known.iter_mut().find(|(known, told)| *known == rank && !told.exact && fate.exact) {
@@ -82,13 +119,18 @@ impl Fates {
         // Whom it blames is down too, even if no other word of that has come yet.
         if let Some(culprit) = fate.blames.filter(|culprit| *culprit != rank && !self.is_over(*culprit)) {
             let how = if fate.silent { "does not answer" } else { "is gone" };
-            known.push((culprit, Fate { how: format!("{how}, says rank {rank}"), silent: fate.silent, blames: None, exact: false }));
+            known.push((
+                culprit,
+                Fate { how: format!("{how}, says rank {rank}"), silent: fate.silent, blames: None, exact: false, ended: false },
+            ));
             self.flags[culprit as usize].store(DOWN, Release);
             self.downs.fetch_add(1, Release);
+            self.news.fetch_add(1, Release);
         }
         known.push((rank, fate));
         self.flags[rank as usize].store(DOWN, Release);
         self.downs.fetch_add(1, Release);
+        self.news.fetch_add(1, Release);
         true
     }
 
@@ -154,6 +196,18 @@ mod tests {
         fates.mark_down(1, Fate { blames: Some(2), ..Fate::gone("exited") });
         fates.mark_down(2, Fate { blames: Some(1), ..Fate::gone("exited") });
         assert!(fates.culprit(&[0, 1, 2]).is_some());
+    }
+
+    #[test]
+    fn an_end_is_certain_only_when_the_kernel_or_the_launcher_says_so() {
+        let fates = Fates::new(4);
+        fates.mark_down(1, Fate::gone("closed its socket"));
+        let before = fates.deaths();
+        assert!(fates.is_over(1) && !fates.has_ended(1));
+        fates.mark_down(1, Fate { ended: true, ..Fate::gone("died") });
+        assert!(fates.has_ended(1) && fates.deaths() != before, "waits hear that it became certain");
+        fates.mark_down(2, Fate { ended: true, blames: Some(3), ..Fate::gone("died") });
+        assert!(fates.has_ended(2) && fates.is_over(3) && !fates.has_ended(3), "blame is hearsay");
     }
 
     #[test]

@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Mutex, OnceLock, TryLockError};
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use syncline_shm::board::State;
-use syncline_shm::fork::ForkGuard;
+use syncline_shm::heap::Heap;
 use syncline_shm::wait::Deadline;
 use syncline_transport::{DoorWaker, Link, LinkError};
 use syncline_wire::message::{Blame, Control};
@@ -20,10 +20,10 @@ use crate::barrier::{Barrier, GroupBarrier};
 use crate::bootstrap::{Launch, Launcher};
 use crate::control::send_control;
 use crate::coordinator::Coordinator;
-use crate::fate::Fates;
 use crate::seat::Seat;
 use crate::settings::Settings;
 use crate::switchboard::Lane;
+use crate::vigil::Vigil;
 use crate::watcher::WatcherHandle;
 use crate::{Error, Group, Role, Topology, roster};
 
@@ -36,7 +36,8 @@ pub struct Job {
     watcher: Option<WatcherHandle>,
     door: Option<DoorWaker>,
     coordinator: Mutex<Option<Coordinator>>,
-    fork: ForkGuard,
+    /// None only while a failed start is cleaned up.
+    heap: Option<Arc<Heap>>,
 }
 
 pub(crate) struct Parts {
@@ -45,6 +46,7 @@ pub(crate) struct Parts {
     pub(crate) watcher: Option<WatcherHandle>,
     pub(crate) door: Option<DoorWaker>,
     pub(crate) coordinator: Option<Coordinator>,
+    pub(crate) heap: Option<Arc<Heap>>,
 }
 
 impl Job {
@@ -56,26 +58,22 @@ impl Job {
         crate::join::join(launch, settings, deadline)
     }
 
-    /// A world of one: no threads, no sockets, no shared memory.
+    /// A world of one: no threads, no sockets, no memory that others see.
     pub fn alone(timeout: Duration) -> Result<Job, Error> {
-        let seat = Seat {
-            me: 0,
-            topology: Topology::new(vec![roster::introduce_alone()]),
-            fates: Fates::new(1),
-            timeout,
-            launcher: Launcher::Solo,
-            board: OnceLock::new(),
-            switchboard: None,
-            control: None,
-            orphaned: AtomicBool::new(false),
-            leaving: AtomicBool::new(false),
-            news: Default::default(),
-        };
-        Job::assemble(Parts { seat: Arc::new(seat), threads: Vec::new(), watcher: None, door: None, coordinator: None })
+        let settings = Settings { timeout, ..Settings::default() };
+        let topology = Topology::new(vec![roster::introduce_alone()]);
+        let seat = Seat::new(0, topology, &settings, Launcher::Solo, None, None)?;
+        Job::assemble(Parts {
+            seat: Arc::new(seat),
+            threads: Vec::new(),
+            watcher: None,
+            door: None,
+            coordinator: None,
+            heap: Some(private_heap()?),
+        })
     }
 
     pub(crate) fn assemble(parts: Parts) -> Result<Job, Error> {
-        let fork = ForkGuard::new().map_err(|error| Error::system("start: the page that notices forks", error))?;
         let barrier = Barrier::new(&parts.seat);
         Ok(Job {
             seat: parts.seat,
@@ -85,7 +83,7 @@ impl Job {
             watcher: parts.watcher,
             door: parts.door,
             coordinator: Mutex::new(parts.coordinator),
-            fork,
+            heap: parts.heap,
         })
     }
 
@@ -119,12 +117,40 @@ impl Job {
         self.seat.launcher
     }
 
-    /// Waits until every rank of the job has called it.
+    /// The memory of this rank's neighbourhood; private to this process when it is alone in it.
+    pub fn heap(&self) -> &Arc<Heap> {
+        self.heap.as_ref().expect("a job that was joined has memory")
+    }
+
+    /// The ranks that share memory, each list ascending, ordered by their first ranks.
+    ///
+    /// These are the hosts, or each rank alone when the transport is forced to sockets.
+    pub fn neighbourhoods(&self) -> Vec<Vec<u32>> {
+        if self.seat.shares_memory() {
+            return self.seat.topology.hosts().iter().map(|host| host.ranks.clone()).collect();
+        }
+        (0..self.world()).map(|rank| vec![rank]).collect()
+    }
+
+    /// What a wait needs to know of the others, in a handle that may go to other threads and outlive this borrow.
+    pub fn vigil(&self) -> Vigil {
+        Vigil::new(Arc::clone(&self.seat))
+    }
+
+    /// Waits until every worker of the job has called it; dedicated servers take no part.
     ///
     /// On one host this is a round of counters in shared memory (one store, one load per neighbour, no system call
     /// while all are running). Between hosts one rank per host exchanges ⌈log₂ hosts⌉ frames.
     pub fn barrier(&self, deadline: Deadline) -> Result<(), Error> {
         self.usable("barrier")?;
+        if !self.role().works() {
+            return Err(Error::Configuration {
+                detail: format!(
+                    "barrier: rank {} is a server, and servers take no part in barriers\nhint: a server stays with `syncline server` until the workers have left",
+                    self.rank()
+                ),
+            });
+        }
         match self.barrier.try_lock() {
             Ok(mut barrier) => barrier.pass(&self.seat, deadline),
             Err(_) => self.barrier_after_another_thread(deadline),
@@ -193,7 +219,7 @@ impl Job {
     ///
     /// The rank that hosts the coordinator stays until the others have left or died.
     pub fn leave(&self, deadline: Deadline) -> Result<(), Error> {
-        if !self.fork.is_original() || self.seat.leaving.swap(true, AcqRel) {
+        if !self.seat.fork.is_original() || self.seat.leaving.swap(true, AcqRel) {
             return Ok(());
         }
         let seat = &self.seat;
@@ -223,7 +249,7 @@ impl Job {
 
     /// Tells the others that this process fails, and because of whom if not by itself, then closes everything.
     pub fn abort(&self, reason: &str) {
-        if !self.fork.is_original() || self.seat.leaving.swap(true, AcqRel) {
+        if !self.seat.fork.is_original() || self.seat.leaving.swap(true, AcqRel) {
             return;
         }
         let culprit = self.seat.fates.culprit(&self.seat.suspects(&[]));
@@ -241,14 +267,8 @@ impl Job {
         self.close();
     }
 
-    fn usable(&self, operation: &str) -> Result<(), Error> {
-        if !self.fork.is_original() {
-            return Err(Error::Forked { operation: operation.into() });
-        }
-        if self.seat.leaving.load(Acquire) {
-            return Err(Error::Closed { operation: operation.into() });
-        }
-        Ok(())
+    pub(crate) fn usable(&self, operation: &str) -> Result<(), Error> {
+        self.seat.usable(operation)
     }
 
     fn close(&self) {
@@ -272,9 +292,14 @@ impl Job {
     }
 }
 
+/// Memory for the tables of a rank that shares none.
+pub(crate) fn private_heap() -> Result<Arc<Heap>, Error> {
+    Ok(Arc::new(Heap::private("syncline-heap").map_err(|error| Error::system("start: memory for tables", error))?))
+}
+
 impl Drop for Job {
     fn drop(&mut self) {
-        if self.fork.is_original() {
+        if self.seat.fork.is_original() {
             self.close();
         } else {
             // A forked child holds copies of descriptors but none of the threads; joining them would never end.

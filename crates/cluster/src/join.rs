@@ -12,8 +12,8 @@
 //! Costs one round trip to the coordinator and one call per neighbour.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,10 +24,9 @@ use syncline_wire::message::{Control, Hello, MemberInfo, Purpose};
 
 use crate::bootstrap::{HostSpan, Launch, Launcher, Meeting, file};
 use crate::control::{ControlError, fate_of, receive_control, send_control};
-use crate::fate::Fates;
-use crate::job::{Job, Parts};
+use crate::job::{Job, Parts, private_heap};
 use crate::seat::{ControlLine, Seat};
-use crate::settings::{Settings, TransportChoice};
+use crate::settings::{OnPeerLoss, Settings, TransportChoice};
 use crate::switchboard::{CallError, Switchboard};
 use crate::{Error, Role, Topology, Who, control_thread, meet, roster, watcher};
 
@@ -85,25 +84,18 @@ fn join_others(launch: &Launch, settings: &Settings, deadline: Deadline) -> Resu
     let (mut sender, mut receiver) = link.split();
     let member = roster::introduce(launch, &door, instance, meet::offers(&door.tcp_addresses(), settings));
     let welcome = knock(launch, member, sender.as_mut(), receiver.as_mut(), started, deadline)?;
+    if settings.on_peer_loss == OnPeerLoss::Continue {
+        send_control(sender.as_mut(), &Control::GoesOn, deadline).map_err(|error| lost_coordinator(launch, &error, started))?;
+    }
     let (me, topology) = (welcome.rank, Topology::new(welcome.roster));
     drop(met.published); // Everybody has come: the rendezvous file is needed no more.
 
     let neighbours = topology.hosts()[topology.host_of(me)].ranks.clone();
     let inbox = Arc::new(Inbox::default());
     let switchboard = Switchboard::new(key, launch.epoch, me, topology.world(), instance, settings.transport, settings.encrypt);
-    let seat = Seat {
-        me,
-        fates: Fates::new(topology.world()),
-        topology,
-        timeout: settings.timeout,
-        launcher: launch.launcher,
-        board: OnceLock::new(),
-        switchboard: Some(switchboard),
-        control: Some(ControlLine { sender: Mutex::new(sender), severer, local, last_heard: Mutex::new(Instant::now()) }),
-        orphaned: AtomicBool::new(false),
-        leaving: AtomicBool::new(false),
-        news: Default::default(),
-    };
+    let control = ControlLine { sender: Mutex::new(sender), severer, local, last_heard: Mutex::new(Instant::now()) };
+    let seat = Seat::new(me, topology, settings, launch.launcher, Some(switchboard), Some(control))?;
+    let mut heap = if neighbours.len() > 1 && seat.shares_memory() { None } else { Some(private_heap()?) };
     let seat = Arc::new(seat);
     let mut threads = Vec::new();
     threads.push(answer_door(door, Arc::clone(&seat), Arc::clone(&inbox))?);
@@ -111,6 +103,7 @@ fn join_others(launch: &Launch, settings: &Settings, deadline: Deadline) -> Resu
     let board = share_board(&seat, &neighbours, welcome.job, &inbox, started, deadline);
     if let Ok(Some(board)) = &board {
         let _ = seat.board.set(Arc::clone(board));
+        heap = heap.or_else(|| Some(Arc::clone(board.heap())));
     }
     let watcher = watcher::start(Arc::clone(&seat));
     let (watcher, result) = match (board, watcher) {
@@ -121,7 +114,7 @@ fn join_others(launch: &Launch, settings: &Settings, deadline: Deadline) -> Resu
         (Err(error), _) | (_, Err(error)) => (None, Err(error)),
     };
     // From here on dropping the job ends its threads.
-    let job = Job::assemble(Parts { seat, threads, watcher, door: Some(door_waker), coordinator: met.coordinator })?;
+    let job = Job::assemble(Parts { seat, threads, watcher, door: Some(door_waker), coordinator: met.coordinator, heap })?;
     result?;
     tracing::info!(
         "joined as rank {me} of {} after {:.0} ms; {}",

@@ -4,6 +4,7 @@
 //! process's seat. Everything above (tables, trees, queues) asks the seat for links, barriers and fates.
 #![forbid(unsafe_code)]
 
+mod agree;
 mod barrier;
 mod blame;
 pub mod bootstrap;
@@ -21,15 +22,18 @@ mod seat;
 mod settings;
 mod switchboard;
 mod topology;
+mod vigil;
 mod watcher;
 
+pub use agree::Agreement;
 pub use bootstrap::Role;
 pub use error::{Error, ErrorKind, Who};
 pub use group::Group;
 pub use job::Job;
 pub use join::coordinate;
-pub use settings::{Settings, TransportChoice};
+pub use settings::{OnPeerLoss, Settings, TransportChoice};
 pub use switchboard::Lane;
 pub use syncline_transport::Deadline;
 pub use syncline_wire::message::DownCause;
 pub use topology::{Host, Topology};
+pub use vigil::Vigil;

@@ -1,17 +1,21 @@
 //! What the threads of a seat share: who the others are, whether they live, and how to reach them.
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
+use syncline_shm::Shared;
+use syncline_shm::bell::Bell;
 use syncline_shm::board::Board;
-use syncline_shm::wait::Deadline;
+use syncline_shm::fork::ForkGuard;
+use syncline_shm::wait::{Deadline, Patience};
 use syncline_transport::{Link, SendHalf, Severer};
 
+use crate::agree::Ledger;
 use crate::bootstrap::Launcher;
 use crate::fate::{Fate, Fates};
 use crate::switchboard::{CallError, Lane, Switchboard};
-use crate::{Error, Topology};
+use crate::{Error, OnPeerLoss, Settings, Topology, TransportChoice};
 
 /// What the threads of a seat share.
 pub(crate) struct Seat {
@@ -20,6 +24,12 @@ pub(crate) struct Seat {
     pub(crate) fates: Fates,
     pub(crate) timeout: Duration,
     pub(crate) launcher: Launcher,
+    /// What may carry links, and with it whether neighbours share memory.
+    pub(crate) transport: TransportChoice,
+    /// Whether the others go on when a worker dies.
+    pub(crate) goes_on: bool,
+    /// Tells this process from its forked children, which are no members.
+    pub(crate) fork: ForkGuard,
     pub(crate) board: OnceLock<Arc<Board>>,
     pub(crate) switchboard: Option<Switchboard>,
     pub(crate) control: Option<ControlLine>,
@@ -28,6 +38,12 @@ pub(crate) struct Seat {
     /// Set when this seat leaves, so that its own threads take closing links for what they are.
     pub(crate) leaving: AtomicBool,
     pub(crate) news: (Mutex<()>, Condvar),
+    /// Nobody will answer on the control link any more.
+    pub(crate) coordinator_lost: AtomicBool,
+    /// The calls that all workers make alike, as far as this process knows of them.
+    pub(crate) ledger: Mutex<Ledger>,
+    /// Where this process sleeps when it has no slot on a board.
+    pub(crate) own_bell: Shared<Bell>,
 }
 
 /// This member's end of the control link.
@@ -40,6 +56,86 @@ pub(crate) struct ControlLine {
 }
 
 impl Seat {
+    /// A seat whose board is still to come.
+    pub(crate) fn new(
+        me: u32,
+        topology: Topology,
+        settings: &Settings,
+        launcher: Launcher,
+        switchboard: Option<Switchboard>,
+        control: Option<ControlLine>,
+    ) -> Result<Seat, Error> {
+        let fork = ForkGuard::new().map_err(|error| Error::system("start: the page that notices forks", error))?;
+        Ok(Seat {
+            me,
+            fates: Fates::new(topology.world()),
+            topology,
+            timeout: settings.timeout,
+            launcher,
+            transport: settings.transport,
+            goes_on: settings.on_peer_loss == OnPeerLoss::Continue,
+            fork,
+            board: OnceLock::new(),
+            switchboard,
+            control,
+            orphaned: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
+            news: Default::default(),
+            coordinator_lost: AtomicBool::new(false),
+            ledger: Mutex::default(),
+            own_bell: Bell::private(),
+        })
+    }
+
+    /// Whether `operation` may begin: in the process that joined, before it left.
+    pub(crate) fn usable(&self, operation: &str) -> Result<(), Error> {
+        if !self.fork.is_original() {
+            return Err(Error::Forked { operation: operation.into() });
+        }
+        if self.leaving.load(Acquire) {
+            return Err(Error::Closed { operation: operation.into() });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().expect("no panic while held")
+    }
+
+    /// Whether waits for all workers are in vain: somebody whom they need is gone.
+    pub(crate) fn hopeless(&self) -> bool {
+        self.orphaned.load(Acquire) || self.leaving.load(Acquire) || self.needed_is_down()
+    }
+
+    fn needed_is_down(&self) -> bool {
+        self.fates.any_down()
+            && (!self.goes_on || (0..self.topology.world()).any(|rank| self.fates.is_down(rank) && !self.is_missed_by_nobody(rank)))
+    }
+
+    /// Whether `rank` died and the others go on without it.
+    pub(crate) fn is_missed_by_nobody(&self, rank: u32) -> bool {
+        self.goes_on && self.topology.role(rank).works() && self.fates.is_down(rank)
+    }
+
+    /// Whether the ranks of this host share memory, as opposed to each being alone.
+    pub(crate) fn shares_memory(&self) -> bool {
+        matches!(self.transport, TransportChoice::Auto | TransportChoice::Shm)
+    }
+
+    /// How long a wait keeps its core: the ranks of this host share them.
+    pub(crate) fn patience(&self) -> Patience {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        Patience::new(self.topology.hosts()[self.topology.host_of(self.me)].ranks.len(), cores)
+    }
+
+    /// The bell that wakes the waits of this process.
+    pub(crate) fn bell(&self) -> Shared<Bell> {
+        match self.board() {
+            Some(board) => board.slot(self.my_slot()).bell(),
+            None => self.own_bell.clone(),
+        }
+    }
+
     /// The host's board; none for a rank that is alone on its host.
     pub(crate) fn board(&self) -> Option<&Arc<Board>> {
         self.board.get()
@@ -52,9 +148,7 @@ impl Seat {
 
     /// Wakes every wait of this process, so that it looks at the fates again.
     pub(crate) fn ring(&self) {
-        if let Some(board) = self.board() {
-            board.slot(self.my_slot()).bell().ring();
-        }
+        self.bell().ring();
         let _held = self.news.0.lock().expect("no panic while held");
         self.news.1.notify_all();
     }
@@ -78,7 +172,11 @@ impl Seat {
     }
 
     /// Writes down the end of `rank` and ends the links with it and with whom it blames.
-    pub(crate) fn bury(&self, rank: u32, fate: Fate) {
+    pub(crate) fn bury(&self, rank: u32, mut fate: Fate) {
+        if self.goes_on {
+            // Where life goes on, nobody is dead on hearsay: the one it blamed may only have been slow.
+            fate.blames = None;
+        }
         let blamed = fate.blames;
         if self.fates.mark_down(rank, fate)
             && let Some(switchboard) = &self.switchboard

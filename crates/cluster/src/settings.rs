@@ -15,11 +15,51 @@ pub struct Settings {
     pub encrypt: bool,
     /// Offer only addresses of the interfaces whose names begin so.
     pub interface: Option<String>,
+    /// What the death of a worker means for the others. All members need the same.
+    pub on_peer_loss: OnPeerLoss,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { timeout: Duration::from_secs(30), transport: TransportChoice::Auto, encrypt: true, interface: None }
+        Settings {
+            timeout: Duration::from_secs(30),
+            transport: TransportChoice::Auto,
+            encrypt: true,
+            interface: None,
+            on_peer_loss: OnPeerLoss::Fail,
+        }
+    }
+}
+
+/// What the death of a worker means for the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnPeerLoss {
+    /// Whatever waits for all workers fails and names the dead one.
+    #[default]
+    Fail,
+    /// The others go on: barriers and agreements no longer wait for it.
+    ///
+    /// The death of a dedicated server, or of the first worker of a host in a job of several hosts, still fails.
+    Continue,
+}
+
+impl fmt::Display for OnPeerLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OnPeerLoss::Fail => "fail",
+            OnPeerLoss::Continue => "continue",
+        })
+    }
+}
+
+impl FromStr for OnPeerLoss {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [OnPeerLoss::Fail, OnPeerLoss::Continue]
+            .into_iter()
+            .find(|choice| choice.to_string().eq_ignore_ascii_case(text.trim()))
+            .ok_or_else(|| format!("SYNCLINE_ON_PEER_LOSS={text} is unknown; it may be fail or continue"))
     }
 }
 

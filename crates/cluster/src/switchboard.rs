@@ -31,7 +31,7 @@ impl Lane {
     const NAMED: u32 = 1 << 31;
 
     /// The lane of one operation of one group, which its members derive alike.
-    pub(crate) fn of(operation: Fingerprint) -> Lane {
+    pub fn of(operation: Fingerprint) -> Lane {
         let name = operation.0;
         Lane(Lane::NAMED | u32::from_le_bytes([name[0], name[1], name[2], name[3]]))
     }

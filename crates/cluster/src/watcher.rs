@@ -121,12 +121,13 @@ fn bury(seat: &Seat, rank: u32) {
     let slot = seat.board().map(|board| board.slot(seat.topology.local_rank(rank) as usize));
     if slot.is_some_and(|slot| slot.state() == State::Left) {
         seat.fates.mark_left(rank);
+        seat.fates.mark_ended(rank);
     } else {
         let fate = match seat.blame_on_board(rank) {
             Some(blame) => Fate { silent: blame.silent, blames: Some(blame.rank), ..Fate::gone("ended") },
             None => Fate::gone("died (its process has ended)"),
         };
-        seat.bury(rank, fate);
+        seat.bury(rank, Fate { ended: true, ..fate });
     }
     seat.ring();
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use syncline_cluster::DownCause;
 use syncline_cluster::coordinator::{Action, Event, Spec, State, heartbeat_interval};
 use syncline_testkit::sim::{Node, Outbox, Sim, Weather};
-use syncline_wire::message::{Control, HostId, MemberInfo, RoleCode};
+use syncline_wire::message::{Call, Control, HostId, MemberInfo, RoleCode};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const COORDINATOR: usize = 0;
@@ -30,6 +30,10 @@ struct Member {
     all_left: bool,
     leaves_at: Option<Duration>,
     left: bool,
+    /// The calls it makes, one after the other, each a kind that should be the same everywhere.
+    calls: Vec<u8>,
+    agreed: Vec<(u64, Vec<u8>)>,
+    disagreed: Option<(u64, u32, u32)>,
 }
 
 impl Node<Control> for Participant {
@@ -46,7 +50,13 @@ impl Node<Control> for Participant {
                 let actions = state.on(Event::Said { connection: from as u64, local: false, message }, now);
                 carry_out(state, actions, out);
             }
-            Participant::Member(member) => member.hear(message, now),
+            Participant::Member(member) => {
+                let next = matches!(message, Control::Welcome { .. } | Control::Agreed { .. });
+                member.hear(message, now);
+                if next && let Some(kind) = member.calls.get(member.agreed.len()) {
+                    out.send(COORDINATOR, member.propose(*kind));
+                }
+            }
         }
     }
 
@@ -110,8 +120,16 @@ impl Member {
             Control::Down { rank, cause, .. } => self.down.push((rank, now, cause)),
             Control::Refused { reason } => drop(self.refused.get_or_insert(reason)),
             Control::AllLeft => self.all_left = true,
+            Control::Agreed { number, payload, .. } => self.agreed.push((number, payload)),
+            Control::Disagreed { number, one, other } => self.disagreed = Some((number, one.0, other.0)),
             _ => {}
         }
+    }
+
+    fn propose(&self, kind: u8) -> Control {
+        let number = self.agreed.len() as u64 + 1;
+        let call = Call { operation: format!("kind {kind}"), site: format!("rank{}.py:{number}", self.rank) };
+        Control::Propose { number, fingerprint: [kind; 16], call, payload: vec![self.rank as u8, kind] }
     }
 }
 
@@ -225,6 +243,50 @@ fn early_leavers_hold_nobody_up_and_the_last_one_ends_the_job() {
         for rank in 0..4 {
             assert!(member(&sim, rank).all_left, "seed {seed}, rank {rank}");
             assert!(member(&sim, rank).down.is_empty(), "seed {seed}: leaving is no death");
+        }
+    }
+}
+
+#[test]
+fn workers_that_call_alike_agree_in_order_whatever_the_weather() {
+    for seed in seeds().step_by(3) {
+        let world = 1 + (seed % 6) as u32;
+        let mut sim = cluster(seed, world, |member| member.calls = vec![4, 2, 2, 9]);
+        sim.run(Duration::from_secs(30));
+        for rank in 0..world {
+            let member = member(&sim, rank);
+            let expected: Vec<(u64, Vec<u8>)> = (1..).zip([4, 2, 2, 9]).map(|(number, kind)| (number, vec![0, kind])).collect();
+            assert_eq!((&member.agreed, member.disagreed), (&expected, None), "seed {seed}, rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn one_that_calls_something_else_is_named_to_all_workers() {
+    for seed in seeds().step_by(3) {
+        let world = 2 + (seed % 6) as u32;
+        let odd = (seed / 7 % u64::from(world)) as u32;
+        let mut sim = cluster(seed, world, |member| member.calls = vec![4, if member.rank == odd { 3 } else { 2 }, 9]);
+        sim.run(Duration::from_secs(30));
+        let told = member(&sim, 0).disagreed.expect("told");
+        assert!(told.0 == 2 && (told.1 == odd || told.2 == odd) && told.1 < told.2, "seed {seed}: rank {odd} differs, told {told:?}");
+        for rank in 0..world {
+            let member = member(&sim, rank);
+            assert_eq!((member.agreed.len(), member.disagreed), (1, Some(told)), "seed {seed}, rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn who_has_left_holds_no_agreement_up() {
+    for seed in seeds().step_by(3) {
+        let mut sim = cluster(seed, 3, |member| match member.rank {
+            1 => member.leaves_at = Some(Duration::from_secs(2)),
+            _ => member.calls = vec![5],
+        });
+        sim.run(Duration::from_secs(30));
+        for rank in [0, 2] {
+            assert_eq!(member(&sim, rank).agreed, [(1, vec![0, 5])], "seed {seed}, rank {rank}");
         }
     }
 }

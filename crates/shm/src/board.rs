@@ -9,6 +9,8 @@
 //!              line 3  heartbeat                                by rank i
 //!              line 4  doing: version · op · sequence · since   by rank i
 //! ```
+//! Behind them lies the host's [`heap`](crate::heap), so that one descriptor carries both; only the lines are mapped here.
+//!
 //! A line is 128 bytes, so one rank's writing never disturbs the reading of another's words.
 //! Whatever a rank wrote outlives it; whether it lives is asked of the kernel, not of the board.
 
@@ -16,9 +18,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::bell::Bell;
+use crate::heap::Heap;
 use crate::meeting::{Meeting, Release, Seat};
 use crate::placed::{Line, Placed, Shared};
-use crate::segment::{Segment, SegmentError};
+use crate::segment::{RECEIVED, Segment, SegmentError};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::wait::Patience;
 
@@ -137,6 +140,7 @@ const SLOTS_AT: usize = 256;
 /// ```
 pub struct Board {
     segment: Arc<Segment>,
+    heap: Arc<Heap>,
     slots: Vec<Shared<SlotWords>>,
     release: Shared<Release>,
 }
@@ -147,9 +151,13 @@ impl Board {
     /// # Panics
     /// When `ranks` is 0 or more than [`MOST_RANKS`].
     pub fn create(ranks: usize, job: [u8; 16]) -> Result<Board, BoardError> {
+        const NAME: &str = "syncline-board";
         let len = Self::len_for(ranks);
-        let segment = Segment::create("syncline-board", len)?;
+        let size = Heap::file_size(len as u64, NAME)?;
+        let file = Arc::new(Segment::create_file(NAME, size)?);
+        let segment = Segment::window(Arc::clone(&file), 0, len, NAME.to_owned())?;
         segment.reserve(0, len)?;
+        let heap = Heap::create_in(file, len as u64, size, NAME)?;
         let header: Shared<Header> = segment.place(0);
         for (word, value) in header.job.iter().zip(job_words(job)) {
             word.store(value, Ordering::Relaxed);
@@ -157,7 +165,7 @@ impl Board {
         header.ranks.store(ranks as u32, Ordering::Relaxed);
         header.version.store(VERSION, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
-        Ok(Self::over(segment, ranks))
+        Ok(Self::over(segment, heap, ranks))
     }
 
     /// Joins the board behind `fd`, which must be that of `job` for `ranks` local ranks.
@@ -165,7 +173,10 @@ impl Board {
     /// # Panics
     /// When `ranks` is 0 or more than [`MOST_RANKS`].
     pub fn open(fd: OwnedFd, ranks: usize, job: [u8; 16]) -> Result<Board, BoardError> {
-        let segment = Segment::open(fd, Self::len_for(ranks))?;
+        let len = Self::len_for(ranks);
+        let size = Segment::check_file(&fd, len)?;
+        let file = Arc::new(fd);
+        let segment = Segment::window(Arc::clone(&file), 0, len, RECEIVED.to_owned())?;
         let header: Shared<Header> = segment.place(0);
         let expect = |what, found: u64, expected: u64| {
             if found == expected {
@@ -182,7 +193,8 @@ impl Board {
         if found != job_words(job) {
             return Err(BoardError::OtherJob);
         }
-        Ok(Self::over(segment, ranks))
+        let heap = Heap::open_in(file, len as u64, size, RECEIVED)?;
+        Ok(Self::over(segment, heap, ranks))
     }
 
     fn len_for(ranks: usize) -> usize {
@@ -190,8 +202,9 @@ impl Board {
         SLOTS_AT + ranks * size_of::<SlotWords>()
     }
 
-    fn over(segment: Arc<Segment>, ranks: usize) -> Board {
+    fn over(segment: Arc<Segment>, heap: Heap, ranks: usize) -> Board {
         Board {
+            heap: Arc::new(heap),
             slots: (0..ranks).map(|rank| segment.place(SLOTS_AT + rank * size_of::<SlotWords>())).collect(),
             release: segment.place(RELEASE_AT),
             segment,
@@ -201,6 +214,11 @@ impl Board {
     /// The descriptor to hand to the other ranks of the host.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.segment.fd()
+    }
+
+    /// The memory that the ranks of this host claim by name.
+    pub fn heap(&self) -> &Arc<Heap> {
+        &self.heap
     }
 
     /// How many local ranks it has.
@@ -221,8 +239,18 @@ impl Board {
     /// # Panics
     /// When there is no such rank.
     pub fn meeting(&self, me: usize, patience: Patience) -> Meeting {
-        let seats = self.slots.iter().map(|slot| slot.part(|words| &words.seat));
-        Meeting::over(seats.collect(), self.release.clone(), me, patience)
+        let everybody: Vec<usize> = (0..self.ranks()).collect();
+        self.meeting_of(&everybody, me, patience)
+    }
+
+    /// The same for the local ranks `members` only, of which this process is the one at `position`. The meeting counts
+    /// its members from 0. Each rank takes part in meetings of one list of members.
+    ///
+    /// # Panics
+    /// When there is no such rank or position.
+    pub fn meeting_of(&self, members: &[usize], position: usize, patience: Patience) -> Meeting {
+        let seats = members.iter().map(|index| self.slots[*index].part(|words| &words.seat));
+        Meeting::over(seats.collect(), self.release.clone(), position, patience)
     }
 }
 
@@ -352,7 +380,11 @@ mod tests {
         assert!(matches!(Board::open(fd(), 3, [2; 16]), Err(BoardError::OtherJob)));
         let error = Board::open(fd(), 2, [1; 16]).err().unwrap();
         assert!(error.to_string().contains("number of ranks is 0x3, not 0x2"));
-        assert!(matches!(Board::open(fd(), 4, [1; 16]), Err(BoardError::Segment(SegmentError::TooShort { .. }))));
+        let error = Board::open(fd(), 4, [1; 16]).err().unwrap();
+        assert!(error.to_string().contains("number of ranks is 0x3, not 0x4"));
+        let short = Segment::create("short", 64).unwrap();
+        let short = Board::open(short.fd().try_clone_to_owned().unwrap(), 3, [1; 16]);
+        assert!(matches!(short, Err(BoardError::Segment(SegmentError::TooShort { .. }))));
         let other = Segment::create("other", 1 << 16).unwrap();
         let error = Board::open(other.fd().try_clone_to_owned().unwrap(), 3, [1; 16]);
         assert!(matches!(error, Err(BoardError::Foreign { what: "magic", .. })));
@@ -382,6 +414,30 @@ mod tests {
             }
         });
         assert_eq!(board.slot(0).doing(), Some(of(199_999)));
+    }
+
+    #[test]
+    fn a_meeting_of_some_does_not_wait_for_the_rest() {
+        use crate::wait::{Deadline, WaitError};
+        let board = Board::create(4, [0; 16]).unwrap();
+        let mut parts: Vec<Meeting> = (0..2).map(|position| board.meeting_of(&[1, 3], position, Patience::none())).collect();
+        let round = parts[0].arrive();
+        assert_eq!(parts[0].missing(round), [1], "positions, not slots");
+        let over = Deadline::after(std::time::Duration::ZERO);
+        assert_eq!(parts[0].wait(round, over, &|_| false).map_err(|error| error.cause), Err(WaitError::Timeout));
+        parts[1].arrive();
+        assert_eq!(parts[0].wait(round, over, &|_| false), Ok(()));
+        assert_eq!((board.slot(1).round(), board.slot(0).round()), (round, 0));
+    }
+
+    #[test]
+    fn the_heap_comes_with_the_board() {
+        let board = Board::create(2, [0; 16]).unwrap();
+        let theirs = Board::open(board.fd().try_clone_to_owned().unwrap(), 2, [0; 16]).unwrap();
+        board.heap().claim([1, 0], 1 << 20).unwrap().region(0, 5).copy_in(0, b"bytes");
+        let mut seen = [0; 5];
+        theirs.heap().find([1, 0]).unwrap().unwrap().region(0, 5).copy_out(0, &mut seen);
+        assert_eq!(&seen, b"bytes");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!
 //! [`duplex`] is what links are made of, [`board`] and [`meeting`] what the ranks of a host share.
 //! Below them: [`ring`] and [`arena`] move bytes, [`bell`] and [`wait`] sleep and wake,
-//! [`segment`] and [`fdpass`] provide the memory, [`fork`] knows a forked child.
+//! [`segment`], [`heap`] and [`fdpass`] provide the memory, [`fork`] knows a forked child.
 #![cfg_attr(loom, allow(dead_code, unused_imports, reason = "what needs real memory is left out of the models"))]
 
 pub mod arena;
@@ -16,10 +16,17 @@ mod corrupt;
 pub mod duplex;
 pub mod fdpass;
 pub mod fork;
+#[cfg(not(loom))]
+pub mod heap;
 pub mod meeting;
+pub mod mortality;
+#[cfg(not(loom))]
+pub mod outbox;
 mod placed;
 pub mod ring;
 pub mod segment;
+#[cfg(not(loom))]
+pub mod store;
 mod sync;
 pub mod wait;
 

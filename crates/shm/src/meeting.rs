@@ -12,11 +12,12 @@
 //!
 //! Cost for n ranks: each writes one line and reads n − 1; a wake-up for each rank that sleeps.
 //! A rank that dies leaves its counter behind; the waits of the others ask `gone` about those
-//! that are missing, and a counter that runs ahead (garbage) only lets its readers go early.
+//! that are missing, and a counter that runs ahead (garbage) only lets its readers go early. Where the others go on
+//! without it, each of them skips it from then on.
 
 use crate::bell::Bell;
 use crate::placed::{Line, Placed, Shared};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, publish};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, publish};
 use crate::wait::{Deadline, Patience, WaitError, wait_announced};
 
 /// One rank's words for meeting: its counter, its bell, and what it sleeps for.
@@ -78,6 +79,8 @@ pub struct MeetError {
 pub struct Meeting {
     seats: Vec<Shared<Seat>>,
     release: Shared<Release>,
+    /// Those that this rank waits for no more.
+    skipped: Vec<bool>,
     me: usize,
     round: u64,
     patience: Patience,
@@ -88,7 +91,8 @@ impl Meeting {
         assert!(me < seats.len(), "local rank {me} of {}", seats.len());
         // A process that takes part again goes on from where its counter stands.
         let round = seats[me].counter.load(Ordering::Relaxed);
-        Meeting { seats, release, me, round, patience }
+        let skipped = vec![false; seats.len()];
+        Meeting { seats, release, skipped, me, round, patience }
     }
 
     /// The parts of `ranks` threads of this process, for threads and tests.
@@ -139,6 +143,21 @@ impl Meeting {
         self.sleep_for(FOR_ALL, poll, deadline, &nobody_gone).map_err(|cause| MeetError { missing: self.blame(round, cause, gone), cause })
     }
 
+    /// Waits for `rank` no more, in this round and all later ones: it is dead, and the others go on without it.
+    ///
+    /// Each rank decides this for itself, when it hears of the death. False when it was skipped before.
+    pub fn skip(&mut self, rank: usize) -> bool {
+        if std::mem::replace(&mut self.skipped[rank], true) {
+            return false;
+        }
+        // Those who knew earlier may sleep: for the last to arrive, this rank among them, the dead one was still missing.
+        if self.first_missing(self.round, 0).is_none() {
+            fence(Ordering::SeqCst); // pairs with the fence in `Bell::register`, as in `arrive`
+            self.wake(FOR_ALL);
+        }
+        true
+    }
+
     /// Lets the ranks go that wait for `round` to be released. Only the host's leader calls this.
     pub fn release(&self, round: u64) {
         // Its Release pairs with the Acquire in `is_released`.
@@ -179,7 +198,7 @@ impl Meeting {
 
     #[inline]
     fn has_arrived(&self, rank: usize, round: u64) -> bool {
-        self.seats[rank].counter.load(Ordering::Acquire) >= round
+        self.seats[rank].counter.load(Ordering::Acquire) >= round || self.skipped[rank]
     }
 
     /// The first rank from `from` on that has not arrived; arrivals are never taken back, so a

@@ -254,6 +254,55 @@ impl Region {
     }
 }
 
+/// A word of shared memory.
+#[repr(transparent)]
+#[derive(Default)]
+pub struct AtomicWord(AtomicU64);
+
+impl AtomicWord {
+    /// What it says; everything stored before it was set is visible.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Makes it say `value`.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+
+    /// Makes it say `value`, and keeps later loads behind that: what one does before looking for sleepers.
+    #[inline]
+    pub fn publish(&self, value: u64) {
+        crate::sync::publish(&self.0, value);
+    }
+
+    /// Makes it say at least `value`.
+    #[inline]
+    pub fn raise(&self, value: u64) {
+        self.0.fetch_max(value, Ordering::AcqRel);
+    }
+
+    /// Counts one up and returns what it said before; ordered with all other such operations.
+    #[inline]
+    pub fn advance(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// What it says, ordered with [`advance`](AtomicWord::advance).
+    #[inline]
+    pub fn get_ordered(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Changes it from `old` to `new`; false when it said something else.
+    #[inline]
+    pub fn exchange(&self, old: u64, new: u64) -> bool {
+        self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
 /// A value alone on its pair of cache lines (two, because processors fetch lines in pairs), so
 /// that writing it disturbs nobody who reads its neighbours.
 #[repr(C, align(128))]

@@ -12,10 +12,14 @@ use std::sync::Arc;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::process::{Resource, getrlimit};
 
 use crate::placed::{Keeper, Placed, Region, Shared};
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// What a segment is called that another process made.
+pub(crate) const RECEIVED: &str = "a received segment";
 
 /// Why a segment could not be made or taken over.
 #[derive(Debug, thiserror::Error)]
@@ -50,9 +54,25 @@ pub enum SegmentError {
         /// What was expected at least.
         needed: usize,
     },
+    /// The key of a heap is taken.
+    #[error("the key {key:x?} of the shared memory is taken already")]
+    AlreadyThere {
+        /// Which.
+        key: [u64; 2],
+    },
+    /// A heap has handed out all it has.
+    #[error("no room for {asked} bytes in the shared memory `{name}`: all of its {of} are in use; check `ulimit -f`")]
+    Full {
+        /// The name given to the heap.
+        name: String,
+        /// How many bytes were asked for.
+        asked: usize,
+        /// How many bytes or keys there are.
+        of: u64,
+    },
 }
 
-/// A mapped memfd.
+/// A mapped memfd, or a window of one: offsets count from where the window begins.
 ///
 /// ```
 /// use syncline_shm::segment::Segment;
@@ -64,7 +84,9 @@ pub enum SegmentError {
 /// ```
 #[derive(Debug)]
 pub struct Segment {
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
+    /// Where in the file the mapping begins.
+    at: u64,
     map: MmapRaw,
     name: String,
 }
@@ -74,39 +96,57 @@ impl Segment {
     ///
     /// The pages are not taken yet: see [`Segment::reserve`].
     pub fn create(name: &str, len: usize) -> Result<Arc<Segment>, SegmentError> {
-        let refused = |what, source: io::Error| SegmentError::Memory { what, name: name.to_owned(), asked: len, source };
+        let file = Self::create_file(name, len as u64)?;
+        Self::window(Arc::new(file), 0, len, name.to_owned())
+    }
+
+    /// Makes a sealed file of `len` zero bytes without mapping it.
+    pub(crate) fn create_file(name: &str, len: u64) -> Result<OwnedFd, SegmentError> {
+        let refused = |what, source: io::Error| SegmentError::Memory { what, name: name.to_owned(), asked: len as usize, source };
+        // A file beyond this limit would not be refused: the kernel sends SIGXFSZ, which kills.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| len > limit) {
+            return Err(refused("size", rustix::io::Errno::FBIG.into()));
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Kernels before 6.3 do not know NOEXEC_SEAL and answer EINVAL.
         let file = rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| rustix::fs::memfd_create(name, flags))
             .map_err(|e| refused("create", e.into()))?;
-        rustix::fs::ftruncate(&file, len as u64).map_err(|e| refused("size", e.into()))?;
+        rustix::fs::ftruncate(&file, len).map_err(|e| refused("size", e.into()))?;
         rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL).map_err(|e| refused("seal", e.into()))?;
-        Self::map(file, len, name.to_owned()).map_err(|e| refused("map", e))
+        Ok(file)
     }
 
     /// Maps a segment that another process made, after checking its seals and its size.
     pub fn open(file: OwnedFd, at_least: usize) -> Result<Arc<Segment>, SegmentError> {
+        let found = Self::check_file(&file, at_least)?;
+        let len = usize::try_from(found).map_err(|_| SegmentError::NotASegment { why: format!("it has {found} bytes") })?;
+        Self::window(Arc::new(file), 0, len, RECEIVED.to_owned())
+    }
+
+    /// Checks the seals of a file that another process made, and returns its size.
+    pub(crate) fn check_file(file: &OwnedFd, at_least: usize) -> Result<u64, SegmentError> {
         let not_ours = |why: String| SegmentError::NotASegment { why };
-        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|e| not_ours(format!("it has no seals ({e})")))?;
+        let seals = rustix::fs::fcntl_get_seals(file).map_err(|e| not_ours(format!("it has no seals ({e})")))?;
         if !seals.contains(SEALS) {
             return Err(not_ours(format!("its size is not sealed ({seals:?})")));
         }
         if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
             return Err(not_ours(format!("it is sealed against writing ({seals:?})")));
         }
-        let found = rustix::fs::fstat(&file).map_err(|e| not_ours(format!("its size cannot be read ({e})")))?.st_size as u64;
+        let found = rustix::fs::fstat(file).map_err(|e| not_ours(format!("its size cannot be read ({e})")))?.st_size as u64;
         if found < at_least as u64 || found == 0 {
             return Err(SegmentError::TooShort { found, needed: at_least });
         }
-        let len = usize::try_from(found).map_err(|_| not_ours(format!("it has {found} bytes")))?;
-        let name = "a received segment".to_owned();
-        Self::map(file, len, name.clone()).map_err(|source| SegmentError::Memory { what: "map", name, asked: len, source })
+        Ok(found)
     }
 
-    fn map(file: OwnedFd, len: usize, name: String) -> io::Result<Arc<Segment>> {
-        let map = MmapOptions::new().len(len).map_raw(&file)?;
-        Ok(Arc::new(Segment { file, map, name }))
+    /// Maps `len` bytes of a sealed file from the page boundary `at` on; the caller knows that they lie inside of it.
+    pub(crate) fn window(file: Arc<OwnedFd>, at: u64, len: usize, name: String) -> Result<Arc<Segment>, SegmentError> {
+        match MmapOptions::new().offset(at).len(len).map_raw(&*file) {
+            Ok(map) => Ok(Arc::new(Segment { file, at, map, name })),
+            Err(source) => Err(SegmentError::Memory { what: "map", name, asked: len, source }),
+        }
     }
 
     /// Takes the pages of `offset..offset + len` now, so that no later store can fail for memory.
@@ -114,9 +154,12 @@ impl Segment {
     /// Pages that exist already keep their contents. Costs about 1 ms per MiB of fresh pages.
     pub fn reserve(&self, offset: usize, len: usize) -> Result<(), SegmentError> {
         assert!(offset <= self.len() && len <= self.len() - offset, "a reservation lies inside its segment");
+        if len == 0 {
+            return Ok(());
+        }
         let refused = |source| SegmentError::Memory { what: "reserve", name: self.name.clone(), asked: len, source };
         loop {
-            let taken = rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset as u64, len as u64);
+            let taken = rustix::fs::fallocate(&self.file, FallocateFlags::empty(), self.at + offset as u64, len as u64);
             match taken {
                 Ok(()) => break,
                 Err(rustix::io::Errno::INTR) => continue,
@@ -128,7 +171,7 @@ impl Segment {
         Ok(())
     }
 
-    /// The descriptor to hand to other processes (see [`crate::fdpass`]).
+    /// The descriptor of the whole file, to hand to other processes (see [`crate::fdpass`]).
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -164,7 +207,7 @@ impl Segment {
     }
 
     #[cfg(not(loom))]
-    fn address(&self, offset: usize, len: usize) -> NonNull<u8> {
+    pub(crate) fn address(&self, offset: usize, len: usize) -> NonNull<u8> {
         assert!(offset <= self.len() && len <= self.len() - offset, "a layout lies inside its segment");
         // SAFETY: the offset was just checked against the length of the mapping.
         let at = unsafe { self.map.as_mut_ptr().add(offset) };

@@ -5,6 +5,7 @@
 //! | `SYNCLINE_TIMEOUT` | seconds to wait for somebody who neither comes nor dies | 30 |
 //! | `SYNCLINE_TRANSPORT` | `auto`, `shm`, `unix` or `tcp` | auto |
 //! | `SYNCLINE_ENCRYPT` | `off` sends traffic between hosts in the clear | on |
+//! | `SYNCLINE_ON_PEER_LOSS` | `continue` lets the others go on when a worker dies | fail |
 //! | `SYNCLINE_INTERFACE` | offer only interfaces whose names begin so | all |
 //!
 //! The launcher's own variables are read in `syncline_cluster::bootstrap`.
@@ -12,7 +13,7 @@
 use std::time::Duration;
 
 use syncline_cluster::bootstrap::{self, Arguments, Environment, Launch};
-use syncline_cluster::{Settings, TransportChoice};
+use syncline_cluster::{OnPeerLoss, Settings, TransportChoice};
 
 use crate::Error;
 
@@ -21,6 +22,7 @@ use crate::Error;
 pub struct Config {
     pub(crate) launch: Launch,
     pub(crate) settings: Settings,
+    pub(crate) sync: bool,
 }
 
 impl Config {
@@ -35,7 +37,7 @@ impl Config {
     /// What `environment` says, with `arguments` winning over it.
     pub fn from_environment(environment: &Environment, arguments: &Arguments) -> Result<Config, Error> {
         let launch = bootstrap::find(environment, arguments).map_err(|error| Error::configuration(error.to_string()))?;
-        Ok(Config { launch, settings: settings(environment)? })
+        Ok(Config { launch, settings: settings(environment)?, sync: false })
     }
 
     /// Only the settings: timeout, transport, encryption, interfaces.
@@ -47,7 +49,7 @@ impl Config {
     pub fn solo() -> Config {
         let nothing = Environment::from_variables::<String, String>([]);
         let launch = bootstrap::find(&nothing, &Arguments::default()).expect("an empty environment is a world of one");
-        Config { launch, settings: Settings::default() }
+        Config { launch, settings: Settings::default(), sync: false }
     }
 
     /// How long to wait for somebody who neither comes nor dies.
@@ -56,9 +58,21 @@ impl Config {
         self
     }
 
+    /// Whether tables are in sync mode unless they say otherwise; they are not without this.
+    pub fn sync(mut self, sync: bool) -> Config {
+        self.sync = sync;
+        self
+    }
+
     /// What may carry links.
     pub fn transport(mut self, choice: TransportChoice) -> Config {
         self.settings.transport = choice;
+        self
+    }
+
+    /// What the death of a worker means for the others; all ranks need the same.
+    pub fn on_peer_loss(mut self, choice: OnPeerLoss) -> Config {
+        self.settings.on_peer_loss = choice;
         self
     }
 
@@ -82,6 +96,9 @@ fn settings(environment: &Environment) -> Result<Settings, Error> {
     }
     if let Some(text) = environment.get("SYNCLINE_TRANSPORT") {
         settings.transport = text.parse().map_err(Error::configuration)?;
+    }
+    if let Some(text) = environment.get("SYNCLINE_ON_PEER_LOSS") {
+        settings.on_peer_loss = text.parse().map_err(Error::configuration)?;
     }
     if let Some(text) = environment.get("SYNCLINE_ENCRYPT") {
         settings.encrypt = match text.trim().to_ascii_lowercase().as_str() {
@@ -111,9 +128,13 @@ mod tests {
 
     #[test]
     fn nonsense_names_the_variable_and_its_value() {
-        for (name, value) in
-            [("SYNCLINE_TIMEOUT", "soon"), ("SYNCLINE_TIMEOUT", "-1"), ("SYNCLINE_TRANSPORT", "pigeon"), ("SYNCLINE_ENCRYPT", "maybe")]
-        {
+        for (name, value) in [
+            ("SYNCLINE_TIMEOUT", "soon"),
+            ("SYNCLINE_TIMEOUT", "-1"),
+            ("SYNCLINE_TRANSPORT", "pigeon"),
+            ("SYNCLINE_ENCRYPT", "maybe"),
+            ("SYNCLINE_ON_PEER_LOSS", "cry"),
+        ] {
             let error = read(&[(name, value)]).expect_err("refused").to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");
         }

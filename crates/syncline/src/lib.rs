@@ -14,17 +14,19 @@
 mod config;
 mod error;
 mod session;
+mod tables;
 
 pub use config::Config;
 pub use error::Error;
 pub use session::Session;
-pub use syncline_cluster::{Deadline, ErrorKind, Group, Lane, Role, Settings, Topology, TransportChoice, Who, bootstrap};
+pub use syncline_cluster::{Deadline, ErrorKind, Group, Lane, OnPeerLoss, Role, Settings, Topology, TransportChoice, Who, bootstrap};
 pub use syncline_table::{AddOptions, Consistency, Pending, Shape as TableShape, Spec, Table, Updater};
 pub use syncline_tensor::kernels::ReduceOp;
-pub use syncline_tensor::{DType, Element};
+pub use syncline_tensor::{DType, Element, bf16, f16};
 pub use syncline_transport as transport;
+pub use tables::{ArrayTable, KVTable, MatrixTable, PendingValues, TableBuilder, TableKind};
 
 /// The names a program usually needs.
 pub mod prelude {
-    pub use crate::{Config, Error, ErrorKind, Session};
+    pub use crate::{AddOptions, ArrayTable, Config, Error, ErrorKind, KVTable, MatrixTable, ReduceOp, Session, Updater};
 }

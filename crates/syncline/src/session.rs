@@ -20,6 +20,7 @@ use crate::{Config, Error};
 pub struct Session {
     job: Arc<Job>,
     tables: Tables,
+    sync: bool,
 }
 
 impl Session {
@@ -37,7 +38,7 @@ impl Session {
     /// [`open`](Session::open) with a deadline of the caller's.
     pub fn open_by(config: Config, deadline: Deadline) -> Result<Session, Error> {
         let job = Arc::new(Job::join(&config.launch, &config.settings, deadline)?);
-        Ok(Session { tables: Tables::new(Arc::clone(&job)), job })
+        Ok(Session { tables: Tables::new(Arc::clone(&job)), job, sync: config.sync })
     }
 
     /// Coordinates the job that `config` describes without being a rank of it, until everybody has left: what a DMLC
@@ -110,6 +111,11 @@ impl Session {
     /// How long a call waits for somebody who neither comes nor dies.
     pub fn timeout(&self) -> Duration {
         self.job.timeout()
+    }
+
+    /// Whether tables are in sync mode unless they say otherwise.
+    pub fn sync(&self) -> bool {
+        self.sync
     }
 
     /// What started this process, in a word.

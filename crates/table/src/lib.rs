@@ -4,20 +4,24 @@
 //! dtype; the facade and the bindings give them types.
 #![forbid(unsafe_code)]
 
+mod caretaker;
+pub mod checkpoint;
 #[doc(hidden)]
 pub mod fuzzing;
-#[allow(dead_code, unused_imports, reason = "used when tables are made")]
 mod keys;
-#[allow(dead_code, unused_imports, reason = "used when tables are made")]
+mod partition;
+mod pending;
+mod reaching;
+mod setup;
 mod share;
 mod spec;
-#[allow(dead_code, unused_imports, reason = "used when tables are made")]
 mod spread;
 mod table;
 mod tables;
 mod updater;
 
 pub use spec::{Consistency, Shape, Spec};
-pub use table::{Pending, Table};
+pub use pending::Pending;
+pub use table::Table;
 pub use tables::Tables;
 pub use updater::{AddOptions, Updater};

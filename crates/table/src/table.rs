@@ -1,96 +1,371 @@
 //! One table as a worker holds it.
 
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error};
 
-use crate::{AddOptions, Spec};
+use crate::caretaker::Caretaker;
+use crate::keys::KeyShare;
+use crate::share::{LocalShare, Selection, Share};
+use crate::spread::Spread;
+use crate::{AddOptions, Consistency, Pending, Shape, Spec};
 
 /// A handle on a table. Clones are handles on the same table; any number of threads may use them.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Table {
-    spec: Spec,
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// How this process reaches a table's values.
+pub(crate) enum Way {
+    /// All of them are in shared memory.
+    Here(Arc<LocalShare>),
+    /// Some of them are behind links.
+    Spread(Arc<Spread>),
+    /// Keys, spread over the servers.
+    Keys {
+        spread: Arc<Spread>,
+        /// Those that this process keeps.
+        here: Option<Arc<KeyShare>>,
+    },
+}
+
+impl Way {
+    /// Stores worker 0's value as it is, in the values and in the states that begin with them.
+    pub(crate) fn set_initial(&self, initial: &[u8], spec: &Spec, workers: u32, by: Deadline) -> Result<(), Error> {
+        match self {
+            Way::Here(share) => share.set_initial(initial),
+            Way::Spread(spread) => {
+                spread.write_lane(0, 0, initial, by)?;
+                let states = spec.updater.state_lanes(spec.dtype(), workers);
+                for (index, _) in states.iter().enumerate().filter(|(_, lane)| lane.starts_as_value) {
+                    spread.write_lane(index + 1, 0, initial, by)?;
+                }
+            }
+            Way::Keys { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+pub(crate) struct Inner {
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) spec: Spec,
+    /// This process's worker number.
+    pub(crate) worker: u32,
+    pub(crate) way: Way,
+    pub(crate) timeout: Duration,
+    /// Adds this worker has made.
+    adds: Mutex<u64>,
+    caretaker: Arc<Caretaker>,
+    noted: AtomicBool,
+    /// Gets under way in the background, which in sync mode must have read before the next add counts.
+    background: (Mutex<u32>, Condvar),
+}
+
+impl Inner {
+    pub(crate) fn new(
+        number: u32,
+        name: String,
+        spec: Spec,
+        worker: u32,
+        way: Way,
+        timeout: Duration,
+        caretaker: Arc<Caretaker>,
+    ) -> Inner {
+        Inner {
+            number,
+            name,
+            spec,
+            worker,
+            way,
+            timeout,
+            adds: Mutex::new(0),
+            caretaker,
+            noted: AtomicBool::new(false),
+            background: Default::default(),
+        }
+    }
+
+    fn adds(&self) -> MutexGuard<'_, u64> {
+        self.adds.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn operation(&self, what: &str) -> String {
+        format!("table `{}`: {what}", self.name)
+    }
+
+    /// The last add that waits to be applied by this process, for the caretaker.
+    pub(crate) fn last_unapplied(&self) -> Option<u64> {
+        match &self.way {
+            Way::Here(share) => share.has_unapplied(self.worker).then(|| share.published(self.worker)),
+            Way::Spread(_) | Way::Keys { .. } => None,
+        }
+    }
+
+    pub(crate) fn apply_left_over(&self, by: Deadline) {
+        if let Way::Here(share) = &self.way {
+            // What goes wrong here goes wrong again in the next call of the user, who can do something about it.
+            let _ = share.settle(self.worker, share.published(self.worker), by);
+        }
+    }
+
+    pub(crate) fn forget_noted(&self) {
+        self.noted.store(false, Release);
+    }
+
+    /// Returns when what this worker added is applied, as far as that depends on this worker.
+    pub(crate) fn flush(&self, by: Deadline) -> Result<(), Error> {
+        match &self.way {
+            _ if self.spec.consistency == Consistency::Sync => Ok(()),
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
+            Way::Here(share) if share.has_unapplied(self.worker) => share.settle(self.worker, *self.adds(), by),
+            Way::Here(_) => Ok(()),
+        }
+    }
+
+    /// No clock waits for this worker any more.
+    pub(crate) fn finish(&self, by: Deadline) -> Result<(), Error> {
+        match &self.way {
+            Way::Here(share) => {
+                share.finish(self.worker);
+                Ok(())
+            }
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.finish(by),
+        }
+    }
+
+    /// Rows the call is about, checked against the bytes given.
+    fn selection<'a>(&self, what: &str, bytes: usize, rows: Option<&'a [i64]>) -> Result<Selection<'a>, Error> {
+        let Some((all, cols)) = self.spec.rows_and_cols() else {
+            return Err(Error::Configuration { detail: format!("{}: a key-value table takes keys", self.operation(what)) });
+        };
+        let size = self.spec.dtype().size();
+        let expected = rows.map_or(all, |rows| rows.len() as u64) * cols;
+        if bytes as u64 != expected * size as u64 {
+            let given = bytes / size;
+            let detail = match (rows, self.spec.shape) {
+                (Some(rows), _) => format!("{given} elements given for {} rows of {cols}, {expected} needed", rows.len()),
+                (None, Shape::Matrix { rows, cols }) => format!("{given} elements given, the table has {rows} x {cols} = {expected}"),
+                (None, _) => format!("{given} elements given, the table has {expected}"),
+            };
+            return Err(Error::ShapeMismatch { operation: self.operation(what), detail });
+        }
+        if rows.is_some() && !matches!(self.spec.shape, Shape::Matrix { .. }) {
+            return Err(Error::Configuration { detail: format!("{}: an array has no rows; use a matrix table", self.operation(what)) });
+        }
+        if let Some(ids) = rows {
+            check_ids(&self.operation(what), ids, all)?;
+        }
+        Ok(rows.map_or(Selection::All, Selection::Rows))
+    }
+
+    fn add(&self, this: &Arc<Inner>, delta: &[u8], ids: Option<&[i64]>, options: &AddOptions, wait: bool, by: Deadline) -> Result<(), Error> {
+        let rows = self.selection("add", delta.len(), ids)?;
+        options.check(self.spec.updater)?;
+        if self.spec.consistency == Consistency::Sync {
+            self.wait_for_background(by)?;
+        }
+        match &self.way {
+            Way::Here(share) => {
+                let mut adds = self.adds();
+                let sequence = *adds + 1;
+                if !share.add_alone(rows, options, delta, by)? {
+                    let mut fill = |room: &mut [u8]| {
+                        room.copy_from_slice(delta);
+                        Ok(())
+                    };
+                    share.stage_add(self.worker, sequence, rows, options, &mut fill, by)?;
+                    share.publish_add(self.worker, sequence, by)?;
+                }
+                *adds = sequence;
+                drop(adds);
+                if wait {
+                    share.settle_adds(self.worker, sequence, by)?;
+                } else if share.has_unapplied(self.worker) && !self.noted.swap(true, AcqRel) {
+                    self.caretaker.note(this);
+                }
+                Ok(())
+            }
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.add(delta, ids, options, wait, by),
+        }
+    }
+
+    fn get(&self, out: &mut [u8], ids: Option<&[i64]>, own_adds: u64, by: Deadline) -> Result<(), Error> {
+        let rows = self.selection("get", out.len(), ids)?;
+        match &self.way {
+            Way::Here(share) => share.get(self.worker, own_adds, rows, out, by),
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.get(out, ids, by),
+        }
+    }
+
+    /// The way to a key-value table, after a look at the sizes.
+    fn keys(&self, what: &str, keys: &[i64], bytes: usize) -> Result<&Spread, Error> {
+        let Way::Keys { spread, .. } = &self.way else {
+            let detail = format!("{}: this table has rows, not keys", self.operation(what));
+            return Err(Error::Configuration { detail });
+        };
+        let size = self.spec.dtype().size();
+        if bytes != keys.len() * size {
+            let detail = format!("{} values given for {} keys", bytes / size, keys.len());
+            return Err(Error::ShapeMismatch { operation: self.operation(what), detail });
+        }
+        Ok(spread)
+    }
+
+    fn wait_for_background(&self, by: Deadline) -> Result<(), Error> {
+        let mut running = self.background.0.lock().expect("no panic while held");
+        while *running > 0 {
+            if by.expired() || by.interrupted() {
+                return Err(Error::Interrupted { operation: self.operation("add after a get in the background"), waited: by.waited() });
+            }
+            running = self.background.1.wait_timeout(running, by.slice(Duration::from_millis(50))).expect("no panic while held").0;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses ids that are no rows of the table before anything is sent or changed.
+fn check_ids(operation: &str, ids: &[i64], rows: u64) -> Result<(), Error> {
+    let bad = ids.iter().fold(false, |bad, id| bad | (*id as u64 >= rows));
+    if !bad {
+        return Ok(());
+    }
+    let (at, id) = ids.iter().enumerate().find(|(_, id)| **id as u64 >= rows).expect("one is bad");
+    let range = if rows == 0 { "no rows".to_owned() } else { format!("rows 0 to {}", rows - 1) };
+    Err(Error::UnknownKey {
+        operation: operation.into(),
+        detail: format!("row id {id} (number {at} of {}) does not exist, the table has {range}; nothing was changed", ids.len()),
+    })
 }
 
 impl Table {
     /// What was agreed on.
     pub fn spec(&self) -> &Spec {
-        &self.spec
+        &self.inner.spec
     }
 
     /// The number every worker knows the table by, in order of creation.
     pub fn id(&self) -> u32 {
-        0
+        self.inner.number
     }
 
     /// The table's name, given or made up.
     pub fn name(&self) -> &str {
-        ""
+        &self.inner.name
     }
 
     /// Adds `delta`, raw bytes of the table's dtype: the whole table, or one row per id of `rows` in their order.
     ///
     /// Returns when the delta is taken over (the caller may change it again), or with `wait` when it is applied.
-    pub fn add(&self, _delta: &[u8], _rows: Option<&[i64]>, _options: &AddOptions, _wait: bool, _by: Deadline) -> Result<(), Error> {
-        unimplemented!("tables are not here yet")
+    pub fn add(&self, delta: &[u8], rows: Option<&[i64]>, options: &AddOptions, wait: bool, by: Deadline) -> Result<(), Error> {
+        self.inner.add(&self.inner, delta, rows, options, wait, by)
     }
 
     /// Fetches the whole table, or one row per id of `rows` in their order, into `out`.
-    pub fn get(&self, _out: &mut [u8], _rows: Option<&[i64]>, _by: Deadline) -> Result<(), Error> {
-        unimplemented!("tables are not here yet")
+    pub fn get(&self, out: &mut [u8], rows: Option<&[i64]>, by: Deadline) -> Result<(), Error> {
+        let own_adds = *self.inner.adds();
+        self.inner.get(out, rows, own_adds, by)
     }
 
     /// Adds and fetches in one pass.
-    pub fn add_get(
-        &self,
-        _delta: &[u8],
-        _out: &mut [u8],
-        _rows: Option<&[i64]>,
-        _options: &AddOptions,
-        _by: Deadline,
-    ) -> Result<(), Error> {
-        unimplemented!("tables are not here yet")
+    pub fn add_get(&self, delta: &[u8], out: &mut [u8], rows: Option<&[i64]>, options: &AddOptions, by: Deadline) -> Result<(), Error> {
+        let inner = &self.inner;
+        inner.selection("get", out.len(), rows)?;
+        if let Way::Spread(spread) = &inner.way {
+            inner.selection("add", delta.len(), rows)?;
+            options.check(inner.spec.updater)?;
+            if inner.spec.consistency == Consistency::Sync {
+                inner.wait_for_background(by)?;
+            }
+            return spread.add_get(delta, out, rows, options, by);
+        }
+        self.add(delta, rows, options, false, by)?;
+        self.get(out, rows, by)
     }
 
-    /// Begins to fetch; the result waits in what is returned.
-    pub fn get_async(&self, _rows: Option<Vec<i64>>) -> Result<Pending, Error> {
-        unimplemented!("tables are not here yet")
+    /// Begins to fetch; the result waits in what is returned. It contains this worker's adds up to now.
+    pub fn get_async(&self, rows: Option<Vec<i64>>) -> Result<Pending, Error> {
+        let inner = Arc::clone(&self.inner);
+        let cols = inner.spec.row_bytes();
+        let bytes = rows.as_ref().map_or(inner.spec.bytes(), |rows| rows.len() * cols);
+        inner.selection("get", bytes, rows.as_deref())?;
+        let own_adds = *inner.adds();
+        *inner.background.0.lock().expect("no panic while held") += 1;
+        let by = Deadline::after(inner.timeout);
+        let counted = Counted(Arc::clone(&inner));
+        Pending::run(move || {
+            let mut out = vec![0; bytes];
+            let result = counted.0.get(&mut out, rows.as_deref(), own_adds, by);
+            drop(counted);
+            result.map(|()| out)
+        })
     }
 
     /// Writes into `out`, which holds the whole table, the rows that others changed since this worker's last call, and
     /// returns their ids in order. The first call fetches every row.
-    pub fn get_changed(&self, _out: &mut [u8], _by: Deadline) -> Result<Vec<i64>, Error> {
-        unimplemented!("tables are not here yet")
+    pub fn get_changed(&self, out: &mut [u8], by: Deadline) -> Result<Vec<i64>, Error> {
+        self.inner.selection("get_changed", out.len(), None)?;
+        if !matches!(self.inner.spec.shape, Shape::Matrix { .. }) {
+            return Err(Error::Configuration { detail: format!("{}: only a matrix knows its changed rows", self.inner.operation("get_changed")) });
+        }
+        let own_adds = *self.inner.adds();
+        let (ids, rows) = match &self.inner.way {
+            Way::Here(share) => share.read_changed(self.inner.worker, own_adds, by)?,
+            Way::Spread(spread) | Way::Keys { spread, .. } => return spread.get_changed(out, by),
+        };
+        let width = self.inner.spec.row_bytes();
+        for (index, id) in ids.iter().enumerate() {
+            out[*id as usize * width..][..width].copy_from_slice(&rows[index * width..][..width]);
+        }
+        Ok(ids)
     }
 
-    /// Adds one value per key of a key-value table.
-    pub fn add_keys(&self, _keys: &[i64], _values: &[u8], _wait: bool, _by: Deadline) -> Result<(), Error> {
-        unimplemented!("tables are not here yet")
+    /// Adds one value per key of a key-value table; a key that stands twice is added to twice.
+    pub fn add_keys(&self, keys: &[i64], values: &[u8], wait: bool, by: Deadline) -> Result<(), Error> {
+        let spread = self.inner.keys("add", keys, values.len())?;
+        if self.inner.spec.consistency == Consistency::Sync {
+            self.inner.wait_for_background(by)?;
+        }
+        spread.add(values, Some(keys), &AddOptions::default(), wait, by)
     }
 
     /// Fetches one value per key into `out`; keys never added to read as zero.
-    pub fn get_keys(&self, _keys: &[i64], _out: &mut [u8], _by: Deadline) -> Result<(), Error> {
-        unimplemented!("tables are not here yet")
+    pub fn get_keys(&self, keys: &[i64], out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        self.inner.keys("get", keys, out.len())?.get(out, Some(keys), by)
     }
 
     /// How many adds each worker has made, as far as this process knows.
     pub fn clocks(&self) -> Vec<u64> {
-        unimplemented!("tables are not here yet")
+        let mut clocks = match &self.inner.way {
+            Way::Here(share) => share.clocks(),
+            Way::Spread(spread) | Way::Keys { spread, .. } => {
+                return spread.clocks(Deadline::after(self.inner.timeout)).unwrap_or_default();
+            }
+        };
+        let mine = &mut clocks[self.inner.worker as usize];
+        *mine = (*mine).max(*self.inner.adds());
+        clocks
     }
 }
 
-/// A get that is under way.
-#[derive(Debug)]
-pub struct Pending {}
-
-impl Pending {
-    /// Whether [`wait`](Pending::wait) would return at once.
-    pub fn done(&self) -> bool {
-        unimplemented!("tables are not here yet")
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({}: {})", self.inner.number, self.inner.spec)
     }
+}
 
-    /// The bytes fetched. May be called again: the result stays.
-    pub fn wait(&self, _timeout: Option<Duration>, _by: Deadline) -> Result<std::sync::Arc<Vec<u8>>, Error> {
-        unimplemented!("tables are not here yet")
+/// Counts a get in the background until it has read.
+struct Counted(Arc<Inner>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let (running, ended) = &self.0.background;
+        *running.lock().unwrap_or_else(std::sync::PoisonError::into_inner) -= 1;
+        ended.notify_all();
     }
 }

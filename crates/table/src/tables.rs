@@ -1,42 +1,67 @@
 //! All tables of one job, as this process sees them.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use syncline_cluster::{Deadline, Error, Job};
+use syncline_cluster::{Deadline, Error, Job, Role};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
 
+use crate::caretaker::Caretaker;
+use crate::setup;
 use crate::{Spec, Table};
 
 /// The tables of a job. Making, saving and loading them is collective over its workers.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Tables {
-    _job: Arc<Job>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) job: Arc<Job>,
+    pub(crate) made: Mutex<Vec<Table>>,
+    pub(crate) caretaker: Arc<Caretaker>,
 }
 
 impl Tables {
     /// The tables of `job`: none yet. On a dedicated server this starts to serve.
     pub fn new(job: Arc<Job>) -> Tables {
-        Tables { _job: job }
+        if job.role() == Role::Server {
+            setup::serve(&job);
+        }
+        Tables { shared: Arc::new(Shared { job, made: Mutex::default(), caretaker: Arc::default() }) }
     }
 
     /// Makes a table. Every worker calls it in the same order with the same `spec`; worker 0's `initial` counts.
     ///
     /// `site` says where the caller stands (file and line), for the error that names two calls that differ.
     /// Returns when the initial value is in place everywhere.
-    pub fn create(&self, _spec: Spec, _initial: Option<&[u8]>, _site: &str, _by: Deadline) -> Result<Table, Error> {
-        unimplemented!("tables are not here yet")
+    pub fn create(&self, spec: Spec, initial: Option<&[u8]>, site: &str, by: Deadline) -> Result<Table, Error> {
+        spec.check()?;
+        if let Some(initial) = initial.filter(|initial| initial.len() != spec.bytes()) {
+            let size = spec.dtype().size();
+            let detail = format!("the initial value has {} elements, the table {}", initial.len() / size, spec.bytes() / size);
+            return Err(Error::ShapeMismatch { operation: format!("creating an {spec}"), detail });
+        }
+        let mut made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let table = setup::create(&self.shared, made.len() as u32, spec, initial, site, by)?;
+        made.push(table.clone());
+        Ok(table)
     }
 
-    /// Returns when every add this process issued is applied.
-    pub fn flush(&self, _by: Deadline) -> Result<(), Error> {
-        Ok(())
+    /// Returns when every add this process issued is applied, as far as that depends on this process.
+    pub fn flush(&self, by: Deadline) -> Result<(), Error> {
+        let made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        made.iter().try_for_each(|table| table.inner.flush(by))
     }
 
     /// Flushes and says that this worker is done: nobody's clock waits for it any more.
-    pub fn finish(&self, _by: Deadline) -> Result<(), Error> {
-        Ok(())
+    pub fn finish(&self, by: Deadline) -> Result<(), Error> {
+        let flushed = self.flush(by);
+        let made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let finished: Vec<_> = made.iter().map(|table| table.inner.finish(by)).collect();
+        self.shared.caretaker.stop();
+        finished.into_iter().collect::<Result<(), Error>>().and(flushed)
     }
 
     /// Writes all tables with their updater states below `path`.
@@ -52,5 +77,17 @@ impl Tables {
     /// Combines `array` over all workers, in place and in order of worker, without servers.
     pub fn aggregate(&self, _array: &mut [u8], _dtype: DType, _op: ReduceOp, _by: Deadline) -> Result<(), Error> {
         unimplemented!("tables are not here yet")
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.caretaker.stop();
+    }
+}
+
+impl std::fmt::Debug for Tables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tables({} of {:?})", self.shared.made.lock().map_or(0, |made| made.len()), self.shared.job)
     }
 }

@@ -139,6 +139,14 @@ pub enum TensorError {
         /// How many rows there are.
         rows: usize,
     },
+    /// An operation with roots and quotients was asked of whole numbers.
+    #[error("{operation} needs a floating-point dtype, not {dtype}")]
+    NeedsFloat {
+        /// What was asked for.
+        operation: &'static str,
+        /// What it was asked of.
+        dtype: DType,
+    },
     /// A reduction of nothing has no value.
     #[error("a reduction needs at least one source")]
     NoSources,

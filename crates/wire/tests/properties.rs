@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use syncline_tensor::{DType, Shape};
-use syncline_wire::message::{Blame, Control, DownCause, Hello, HostId, MemberInfo, Purpose, RoleCode};
+use syncline_wire::message::{Blame, Call, Control, DownCause, Hello, HostId, MemberInfo, Purpose, RoleCode};
 use syncline_wire::value::{ALIGNMENT, MEMORY_PER_BYTE};
 use syncline_wire::{Fingerprint, Flags, FrameHeader, Kind, Limits, Value};
 
@@ -162,6 +162,22 @@ fn control() -> impl Strategy<Value = Control> {
         Just(Control::Leaving),
         any::<u32>().prop_map(|rank| Control::Left { rank }),
         Just(Control::AllLeft),
+        Just(Control::GoesOn),
+        any::<u32>().prop_map(|rank| Control::Ended { rank }),
+        (any::<u64>(), any::<[u8; 16]>(), call(), vec(any::<u8>(), 0..100))
+            .prop_map(|(number, fingerprint, call, payload)| Control::Propose { number, fingerprint, call, payload }),
+        (any::<u64>(), text(), vec(any::<u8>(), 0..100)).prop_map(|(number, operation, payload)| Control::Agreed {
+            number,
+            operation,
+            payload
+        }),
+        (any::<u64>(), (any::<u32>(), call()), (any::<u32>(), call())).prop_map(|(number, one, other)| Control::Disagreed {
+            number,
+            one,
+            other
+        }),
+        any::<u64>().prop_map(|number| Control::AskMissing { number }),
+        (any::<u64>(), ranks()).prop_map(|(number, ranks)| Control::Missing { number, ranks }),
         (option::of(blame()), text()).prop_map(|(blame, reason)| Control::Abort { blame, reason }),
         (vec(member(any::<u32>()), 0..4), ranks(), text()).prop_map(|(arrived, missing, text)| Control::StartTimeout {
             arrived,
@@ -169,6 +185,10 @@ fn control() -> impl Strategy<Value = Control> {
             text
         }),
     ]
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    (".{0,60}", ".{0,60}").prop_map(|(operation, site)| Call { operation, site })
 }
 
 fn blame() -> impl Strategy<Value = Blame> {

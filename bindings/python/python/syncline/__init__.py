@@ -3,8 +3,10 @@
     import syncline as sl
 
     sl.init()
-    print(sl.rank(), sl.size())
+    table = sl.ArrayTable(10)
+    table.add([1.0] * 10)
     sl.barrier()
+    print(sl.rank(), table.get())
 
 The same script runs alone, under ``syncline run -n 4``, under ``mpirun -np 4`` and under ``srun``.
 Every wait ends: with its result, with the name of the process that is missing, or with Ctrl-C.
@@ -15,6 +17,7 @@ from syncline._errors import (
     Closed,
     ConfigurationError,
     ContractMismatch,
+    DTypeMismatch,
     ForkError,
     PeerLost,
     ShapeMismatch,
@@ -24,29 +27,42 @@ from syncline._errors import (
 )
 from syncline._job import Job, init
 from syncline._native import (
+    ArrayTable,
+    Future,
     Host,
+    KVTable,
+    MatrixTable,
     Topology,
     __version__,
+    aggregate,
     barrier,
     is_master_worker,
+    load,
     local_rank,
     num_workers,
     rank,
+    save,
     server_id,
     shutdown,
     size,
     topology,
     worker_id,
 )
+from syncline._shared import empty_shared
 
 __all__ = [
+    "ArrayTable",
     "AuthError",
     "Closed",
     "ConfigurationError",
     "ContractMismatch",
+    "DTypeMismatch",
     "ForkError",
+    "Future",
     "Host",
     "Job",
+    "KVTable",
+    "MatrixTable",
     "PeerLost",
     "ShapeMismatch",
     "SynclineError",
@@ -54,12 +70,16 @@ __all__ = [
     "Topology",
     "UnknownKey",
     "__version__",
+    "aggregate",
     "barrier",
+    "empty_shared",
     "init",
     "is_master_worker",
+    "load",
     "local_rank",
     "num_workers",
     "rank",
+    "save",
     "server_id",
     "shutdown",
     "size",

@@ -58,8 +58,14 @@ class ShapeMismatch(SynclineError, ValueError):
     __module__ = "syncline"
 
 
-class UnknownKey(SynclineError, KeyError):
-    """A key, table or name that does not exist."""
+class DTypeMismatch(ShapeMismatch, TypeError):
+    """An array's numbers are of a kind that cannot become the kind that is needed, such as 0.5 a whole number."""
+
+    __module__ = "syncline"
+
+
+class UnknownKey(SynclineError, KeyError, IndexError):
+    """A key, row, table or name that does not exist."""
 
     __module__ = "syncline"
 

@@ -32,15 +32,16 @@ class Job:
         return f"<syncline.Job: rank {_native.rank()} of {_native.size()}>"
 
 
-def init(sync: bool = False, *, timeout: float | None = None) -> Job:
+def init(sync: bool = False, *, timeout: float | None = None, on_peer_loss: str = "raise") -> Job:
     """Joins the job this process was started in: by ``syncline run``, mpirun, srun, or alone.
 
-    ``sync`` makes tables advance in step. ``timeout`` is how long, in seconds, any wait lasts before it names who is
-    missing; None takes ``SYNCLINE_TIMEOUT``, else 30. Calling it twice is an error.
+    ``sync`` makes tables advance in step: the i-th get of every worker then returns the same bytes. ``timeout`` is how
+    long, in seconds, any wait lasts before it names who is missing; None takes ``SYNCLINE_TIMEOUT``, else 30. When a
+    worker dies, calls on tables ``raise`` PeerLost, or ``continue`` without it. Calling init twice is an error.
 
     The job is left when Python exits, by ``shutdown()``, or by the end of ``with sl.init():``. A program that ends with
     an exception or a non-zero status tells the others so, and they raise ``PeerLost`` naming it.
     """
-    _native.open(timeout)
+    _native.open(sync, timeout, on_peer_loss)
     _ending.watch()
     return Job(sync)

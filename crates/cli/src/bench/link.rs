@@ -14,7 +14,7 @@ use syncline::{Config, Deadline, Lane, Session};
 use syncline_transport::{Link, LinkError, OutFrame, inproc};
 use syncline_wire::Kind;
 
-use super::fleet::Fleet;
+use super::fleet::{Crew, Fleet};
 use super::limits;
 use super::samples::Samples;
 use crate::print;
@@ -141,7 +141,7 @@ fn measure(transport: &str, options: &Options) -> Result<Vec<Line>, String> {
     let sizes = options.sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let arguments = ["__bench", "link", transport, &options.megabytes.to_string(), &options.runs.to_string(), &sizes].map(str::to_owned);
     let variables = [("SYNCLINE_TRANSPORT", kind.to_owned()), ("SYNCLINE_ENCRYPT", encrypt.to_owned())];
-    let lines = Fleet::start(2, &arguments, &variables)?.finish()?;
+    let lines = Fleet::start(Crew::of(2), &arguments, &variables)?.finish()?;
     lines.iter().flatten().map(|line| serde_json::from_str(line).map_err(|error| format!("{line}: {error}"))).collect()
 }
 

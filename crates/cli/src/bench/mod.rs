@@ -3,11 +3,15 @@
 //! A figure is worth something only beside another of the same run, so each table carries its own limit: memory
 //! copies, raw sockets. `bench pb` speaks the small protocol of the harness that measures other libraries.
 
+mod consistency;
 mod fleet;
 mod limits;
 mod link;
 mod pb;
 mod samples;
+mod sizes;
+mod table;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -18,6 +22,8 @@ use clap::Subcommand;
 pub(crate) enum Bench {
     /// Latency and bandwidth of every transport, beside memory copies and raw sockets
     Link(link::Options),
+    /// Adds and gets of tables over sizes, workers, roles, modes and transports
+    Table(table::Options),
     /// One workload of the peers' harness: `syncline bench pb w4 n=2 what=barrier secs=1`
     Pb(pb::Options),
 }
@@ -27,6 +33,8 @@ pub(crate) enum Bench {
 pub(crate) enum BenchRank {
     /// A rank of `bench link`
     Link(link::RankOptions),
+    /// A rank of `bench table`
+    Table(table::RankOptions),
     /// A rank of `bench pb`
     Pb(pb::RankOptions),
 }
@@ -35,6 +43,7 @@ pub(crate) enum BenchRank {
 pub(crate) fn run(bench: Bench) -> ExitCode {
     let result = match bench {
         Bench::Link(options) => link::run(&options),
+        Bench::Table(options) => table::run(&options),
         Bench::Pb(options) => pb::run(&options),
     };
     conclude(result)
@@ -44,6 +53,7 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
 pub(crate) fn run_rank(rank: BenchRank) -> ExitCode {
     let result = match rank {
         BenchRank::Link(options) => link::run_rank(&options),
+        BenchRank::Table(options) => table::run_rank(&options),
         BenchRank::Pb(options) => pb::run_rank(&options),
     };
     conclude(result)

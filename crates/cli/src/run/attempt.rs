@@ -1,7 +1,7 @@
 //! One attempt of a job, from the first process to the last: the loop that watches, and brings down what must not go on.
 //!
 //! ```text
-//!            every rank ended well ──────────────▶ Finished
+//!            every rank ended well ──────────────▶ Finished     (or all but workers that were killed, if the ranks go on)
 //! running ──▶ one failed ──▶ grace, TERM, KILL ──▶ Failed        (see `ladder`)
 //!            a signal came ──▶ passed on, KILL ──▶ Stopped
 //! ```
@@ -39,6 +39,8 @@ pub(super) struct Launcher {
 /// How an attempt ended.
 pub(super) enum Outcome {
     Finished,
+    /// Some workers were killed, and the others went on and finished without them.
+    FinishedWithout(Vec<Fate>),
     Failed(Verdict),
     /// A signal told the launcher to end the job.
     Stopped {
@@ -53,6 +55,8 @@ struct Attempt<'a> {
     ranks: Vec<Rank>,
     ladder: Ladder,
     first_failure: Option<u32>,
+    /// Workers without which the others go on, in the order of their ends.
+    lost: Vec<u32>,
     stopped_by: Option<Signal>,
     endings_heard: u32,
 }
@@ -69,6 +73,7 @@ pub(super) fn conduct(job: &Job, epoch: u32, launcher: &mut Launcher) -> io::Res
         ranks: Vec::with_capacity(job.roles.len()),
         ladder: Ladder::default(),
         first_failure: None,
+        lost: Vec::new(),
         stopped_by: None,
         endings_heard: 0,
     };
@@ -79,6 +84,7 @@ pub(super) fn conduct(job: &Job, epoch: u32, launcher: &mut Launcher) -> io::Res
     let manner = match (&watched, attempt.endings_heard, attempt.first_failure) {
         (Err(_), _, _) | (_, 2.., _) => Manner::Firm,
         (_, 1, _) | (_, _, Some(_)) => Manner::Polite,
+        _ if !attempt.lost.is_empty() => Manner::Polite, // Whoever was killed could not clean up.
         _ => Manner::Patient,
     };
     let groups: Vec<Pid> = attempt.ranks.iter().map(Rank::group).collect();
@@ -162,9 +168,15 @@ impl Attempt<'_> {
         // Of several that ended since the last look, one that was killed is the likelier cause.
         deaths.sort_by_key(|fate| matches!(fate.ended, Ended::Code(_)));
         for fate in deaths {
+            let goes_on = self.meeting.goes_on() && self.ranks[fate.rank as usize].role == Role::Worker;
             self.meeting.child_ended(fate.rank, fate.ended);
             let is_failure = !fate.ended.is_success() && fate.told.is_none() && self.stopped_by.is_none();
-            if is_failure && self.first_failure.is_none() {
+            if is_failure && self.first_failure.is_none() && goes_on {
+                self.lost.push(fate.rank);
+                if self.ranks.iter().any(|rank| rank.is_alive() && rank.role == Role::Worker) {
+                    self.launcher.output.say(format!("syncline: {}; the others go on without it\n", fate.sentence()));
+                }
+            } else if is_failure && self.first_failure.is_none() {
                 self.first_failure = Some(fate.rank);
                 self.begin_end_after(&fate);
             }
@@ -220,13 +232,15 @@ impl Attempt<'_> {
 
     fn close(self, epoch: u32, mut last_words: LastWords) -> Outcome {
         let fates: Vec<Fate> = self.ranks.iter().filter_map(|rank| rank.fate().cloned()).collect();
+        let works: Vec<bool> = self.ranks.iter().map(|rank| rank.role == Role::Worker).collect();
         self.ranks.into_iter().for_each(Rank::reap);
         self.launcher.guard.forget_groups();
-        if let Some(failed) = self.first_failure {
+        let failure = self.first_failure.or_else(|| worst_loss(&self.lost, &fates, &works));
+        if let Some(failed) = failure {
             // The kernel may report the ends of two processes in the other order; the coordinator saw who went first.
             let ended_by_itself =
                 |rank: &u32| fates.iter().any(|fate| fate.rank == *rank && fate.told.is_none() && !fate.ended.is_success());
-            let failed = self.meeting.culprit().filter(ended_by_itself).unwrap_or(failed);
+            let failed = self.meeting.culprit().filter(|_| self.lost.is_empty()).filter(ended_by_itself).unwrap_or(failed);
             let (mut first, followers): (Vec<Fate>, Vec<Fate>) = fates.into_iter().partition(|fate| fate.rank == failed);
             let said = last_words.iter().position(|(rank, _)| *rank == failed);
             return Outcome::Failed(Verdict {
@@ -239,9 +253,24 @@ impl Attempt<'_> {
         }
         match self.stopped_by {
             Some(by) => Outcome::Stopped { by, fates },
-            None => Outcome::Finished,
+            None if self.lost.is_empty() => Outcome::Finished,
+            None => Outcome::FinishedWithout(fates.into_iter().filter(|fate| self.lost.contains(&fate.rank)).collect()),
         }
     }
+}
+
+/// The lost worker that makes the job a failure, if one does. A kill comes from outside and is what the others were to survive;
+/// a program that fails by itself has a reason, and so has a job of which no worker is left.
+fn worst_loss(lost: &[u32], fates: &[Fate], works: &[bool]) -> Option<u32> {
+    let fate_of = |rank: u32| fates.iter().find(|fate| fate.rank == rank);
+    let failed = lost.iter().copied().find(|rank| fate_of(*rank).is_some_and(|fate| matches!(fate.ended, Ended::Code(_))));
+    let survived = |rank: usize| works[rank] && !lost.contains(&(rank as u32));
+    failed.or_else(|| lost.first().copied().filter(|_| !(0..works.len()).any(survived)))
+}
+
+/// What is told at the end of a job that finished without some of its workers.
+pub(super) fn finished_without(lost: &[Fate]) -> String {
+    format!("syncline: the others have finished; {}\n", summary(lost))
 }
 
 /// What is told at the end of a job that was stopped by a signal.

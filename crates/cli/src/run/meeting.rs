@@ -68,6 +68,11 @@ impl MeetingPoint {
         self.coordinator.culprit()
     }
 
+    /// Whether the ranks go on when a worker dies, as `SYNCLINE_ON_PEER_LOSS=continue` asks of them.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.coordinator.goes_on()
+    }
+
     /// A rank is gone; the survivors hear it now. One that had left politely is not missed.
     pub(crate) fn child_ended(&mut self, rank: u32, how: Ended) {
         let cause = match how {

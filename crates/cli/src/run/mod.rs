@@ -34,7 +34,7 @@ pub(crate) use child::{CHILD_WORD, become_child};
 pub(crate) use guard::{GUARD_WORD, stand_guard};
 pub(crate) use options::RunOptions;
 
-use attempt::{Launcher, Outcome, conduct, stopped};
+use attempt::{Launcher, Outcome, conduct, finished_without, stopped};
 use guard::Guard;
 use job::Job;
 use output::{LogDir, Output, Prefixes};
@@ -86,6 +86,10 @@ fn attempts(job: &Job, max_restarts: u32, launcher: &mut Launcher) -> io::Result
     for epoch in 0.. {
         match conduct(job, epoch, launcher)? {
             Outcome::Finished => return Ok(0),
+            Outcome::FinishedWithout(lost) => {
+                launcher.output.say(finished_without(&lost));
+                return Ok(0);
+            }
             Outcome::Stopped { by, fates } => {
                 launcher.output.say(stopped(by, &fates));
                 return Ok(128 + by.as_raw() as u8);

@@ -1,5 +1,6 @@
 //! Collects the members of a job and passes on who is gone. `README.md` in this folder draws the states.
 
+mod agreements;
 mod serve;
 mod state;
 

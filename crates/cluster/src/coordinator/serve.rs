@@ -10,12 +10,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use syncline_shm::wait::Deadline;
-use syncline_transport::{Address, Connection, Door, DoorConfig, DoorEvent, DoorWaker, JobKey, RecvHalf, SendHalf, Severer, TransportKind};
+use syncline_transport::{Address, Connection, Door, DoorConfig, DoorEvent, DoorWaker, JobKey, LinkError, RecvHalf, SendHalf, Severer, TransportKind};
 use syncline_wire::message::{Blame, Control, DownCause, Hello, Purpose};
 
 use super::state::{Action, ConnectionId, Event, Spec, State};
 use crate::Error;
-use crate::control::{receive_control, send_control};
+use crate::control::{ControlError, receive_control, send_control};
 
 /// The rank a coordinator signs its frames with: nobody's.
 pub(crate) const COORDINATOR: u32 = u32::MAX;
@@ -45,6 +45,7 @@ pub struct Coordinator {
     closed: Arc<AtomicBool>,
     /// The state's culprit, or `COORDINATOR` for nobody.
     culprit: Arc<AtomicU32>,
+    goes_on: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -71,12 +72,13 @@ impl Coordinator {
         let closed = Arc::new(AtomicBool::new(false));
         let door_closed = Arc::clone(&closed);
         let culprit = Arc::new(AtomicU32::new(COORDINATOR));
-        let to_tell = Arc::clone(&culprit);
+        let goes_on = Arc::new(AtomicBool::new(false));
+        let known = (Arc::clone(&culprit), Arc::clone(&goes_on));
         let threads = vec![
             spawn("syncline-door", move || welcome_visitors(door, epoch, &to_state, &door_closed))?,
-            spawn("syncline-coord", move || carry_out(State::new(spec), &inbox, &finish, &to_tell))?,
+            spawn("syncline-coord", move || carry_out(State::new(spec), &inbox, &finish, &known.0, &known.1))?,
         ];
-        Ok(Coordinator { unix_name, tcp, events, finished, door: waker, closed, culprit, threads })
+        Ok(Coordinator { unix_name, tcp, events, finished, door: waker, closed, culprit, goes_on, threads })
     }
 
     /// Where members of the same host reach it.
@@ -103,6 +105,11 @@ impl Coordinator {
     /// The rank all trouble began with, as far as it is known.
     pub fn culprit(&self) -> Option<u32> {
         Some(self.culprit.load(Acquire)).filter(|rank| *rank != COORDINATOR)
+    }
+
+    /// Whether all that are left of the job go on when a worker dies, so that its launcher should leave them alone.
+    pub fn goes_on(&self) -> bool {
+        self.goes_on.load(Acquire)
     }
 
     /// Waits until everybody has left or died. True when so.
@@ -172,7 +179,7 @@ fn listen_to(connection: ConnectionId, local: bool, mut receiver: Box<dyn RecvHa
     }
 }
 
-fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sender<()>, culprit: &AtomicU32) {
+fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sender<()>, culprit: &AtomicU32, goes_on: &AtomicBool) {
     let start = Instant::now();
     let mut members: HashMap<ConnectionId, (Box<dyn SendHalf>, Severer)> = HashMap::new();
     loop {
@@ -196,6 +203,7 @@ fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sen
         };
         let actions = state.on(event, start.elapsed());
         culprit.store(state.culprit().unwrap_or(COORDINATOR), Release);
+        goes_on.store(state.goes_on(), Release);
         for action in actions {
             match action {
                 Action::Send { connection, message } => tell(&mut members, connection, &message),
@@ -220,9 +228,12 @@ fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sen
 fn tell(members: &mut HashMap<ConnectionId, (Box<dyn SendHalf>, Severer)>, connection: ConnectionId, message: &Control) {
     let Some((sender, severer)) = members.get_mut(&connection) else { return };
     if let Err(error) = send_control(sender.as_mut(), message, Deadline::after(SEND_PATIENCE)) {
-        // Its reader will report the end of the link; nothing else hangs on this member.
         tracing::debug!("a member does not take its messages: {error}");
-        severer.sever();
+        // Its reader will report the end of the link. One that has closed its end may have said goodbye before, and that
+        // word must still be read; one that merely does not listen is cut off.
+        if matches!(error, ControlError::Link(LinkError::Timeout { .. })) {
+            severer.sever();
+        }
     }
 }
 

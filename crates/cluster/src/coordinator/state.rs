@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use syncline_wire::message::{Blame, Control, DownCause, MemberInfo};
+use syncline_wire::message::{Blame, Control, DownCause, MemberInfo, clip_text};
+
+use super::agreements::{Agreements, Proposal, Verdict};
 
 /// One member's control connection, numbered by whoever runs the state.
 pub type ConnectionId = u64;
@@ -104,6 +106,8 @@ struct Seat {
     connection: Option<ConnectionId>,
     local: bool,
     left: bool,
+    /// When a worker dies, it goes on.
+    goes_on: bool,
     /// Whom it last blamed for a failure: the reason, should it end.
     blames: Option<Blame>,
     /// Its connection closed, and the launcher has not yet said why.
@@ -143,6 +147,7 @@ pub struct State {
     phase: Phase,
     seats: BTreeMap<u32, Seat>,
     deaths: Vec<Death>,
+    agreements: Agreements,
     beats: u64,
     next_beat: Duration,
 }
@@ -150,7 +155,15 @@ pub struct State {
 impl State {
     /// An empty job.
     pub fn new(spec: Spec) -> Self {
-        State { spec, phase: Phase::Waiting, seats: BTreeMap::new(), deaths: Vec::new(), beats: 0, next_beat: Duration::ZERO }
+        State {
+            spec,
+            phase: Phase::Waiting,
+            seats: BTreeMap::new(),
+            deaths: Vec::new(),
+            agreements: Agreements::default(),
+            beats: 0,
+            next_beat: Duration::ZERO,
+        }
     }
 
     /// What follows from `event` at time `now`.
@@ -206,11 +219,53 @@ impl State {
                 Vec::new()
             }
             (Control::Heartbeat { .. }, Some(_)) => Vec::new(),
-            (other, _) => {
-                let reason = format!("did not expect {other:?} at this point");
-                vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }]
+            (Control::GoesOn, Some(rank)) => {
+                self.seats.get_mut(&rank).expect("the speaker has a seat").goes_on = true;
+                self.settle_agreements() // A death that was told before is none that anybody waits for now.
             }
+            (Control::Propose { number, fingerprint, call, payload }, Some(rank)) => {
+                let sound = self.seats[&rank].info.role.works()
+                    && self.phase == Phase::Running
+                    && self.agreements.propose(rank, number, Proposal { fingerprint, call, payload });
+                if sound { self.settle_agreements() } else { Self::refuse(connection, format!("cannot take its proposal {number}")) }
+            }
+            (Control::AskMissing { number }, Some(_)) => {
+                let ranks = self.agreements.missing(number, &self.proposers());
+                vec![Action::Send { connection, message: Control::Missing { number, ranks } }]
+            }
+            (other, _) => Self::refuse(connection, format!("did not expect {other:?} at this point")),
         }
+    }
+
+    fn refuse(connection: ConnectionId, reason: String) -> Vec<Action> {
+        let reason = clip_text(reason);
+        vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }]
+    }
+
+    /// Whether all that are left of a running job go on when a worker dies.
+    pub fn goes_on(&self) -> bool {
+        let mut left = self.seats.iter().filter(|(rank, seat)| !seat.left && !self.is_dead(**rank)).peekable();
+        self.phase == Phase::Running && left.peek().is_some() && left.all(|(_, seat)| seat.goes_on)
+    }
+
+    fn is_dead(&self, rank: u32) -> bool {
+        self.deaths.iter().any(|death| death.rank == rank)
+    }
+
+    /// The workers whose proposals are waited for: those that have not left, and where the others go on, those that live.
+    fn proposers(&self) -> Vec<u32> {
+        let goes_on = self.goes_on();
+        let waited_for = |rank: u32, seat: &Seat| seat.info.role.works() && !seat.left && !(goes_on && self.is_dead(rank));
+        self.seats.iter().filter(|(rank, seat)| waited_for(**rank, seat)).map(|(rank, _)| *rank).collect()
+    }
+
+    fn settle_agreements(&mut self) -> Vec<Action> {
+        let verdicts = self.agreements.settle(&self.proposers());
+        let tell = |verdict| match verdict {
+            Verdict::Agreed(message) => self.tell_all(&message),
+            Verdict::Disagreed(message) => self.tell(&message, |seat| seat.info.role.works()),
+        };
+        verdicts.into_iter().flat_map(tell).collect()
     }
 
     fn admit(
@@ -224,12 +279,21 @@ impl State {
     ) -> Vec<Action> {
         let rank = match self.seat_for(&member, world, epoch) {
             Ok(rank) => rank,
-            Err(reason) => return vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }],
+            Err(reason) => return Self::refuse(connection, reason),
         };
         let member = member.with_rank(rank);
         self.seats.insert(
             rank,
-            Seat { info: member, connection: Some(connection), local, left: false, blames: None, closed: None, last_heard: now },
+            Seat {
+                info: member,
+                connection: Some(connection),
+                local,
+                left: false,
+                goes_on: false,
+                blames: None,
+                closed: None,
+                last_heard: now,
+            },
         );
         if self.phase == Phase::Waiting {
             self.phase = Phase::Gathering { since: now };
@@ -297,6 +361,7 @@ impl State {
             seat.left = true;
         }
         let mut actions = self.tell_all(&Control::Left { rank });
+        actions.extend(self.settle_agreements());
         if self.everybody_is_done() {
             actions.extend(self.tell_all(&Control::AllLeft));
         }
@@ -350,6 +415,7 @@ impl State {
             seat.closed = None;
         }
         actions.extend(self.bury(Death { rank, cause, detail: String::new(), reported_by: None }));
+        actions.extend(self.tell_all(&Control::Ended { rank }));
         actions
     }
 
@@ -360,6 +426,9 @@ impl State {
         }
         let mut actions = self.tell(&self.down(&death), |seat| death.concerns(&seat.info));
         self.deaths.push(death);
+        if self.goes_on() {
+            actions.extend(self.settle_agreements());
+        }
         if self.everybody_is_done() {
             actions.extend(self.tell_all(&Control::AllLeft));
         }
@@ -428,8 +497,7 @@ impl State {
     }
 
     fn everybody_is_done(&self) -> bool {
-        self.seats.len() as u32 == self.spec.world()
-            && self.seats.iter().all(|(rank, seat)| seat.left || self.deaths.iter().any(|death| death.rank == *rank))
+        self.seats.len() as u32 == self.spec.world() && self.seats.iter().all(|(rank, seat)| seat.left || self.is_dead(*rank))
     }
 
     fn tell_all(&self, message: &Control) -> Vec<Action> {
@@ -463,6 +531,8 @@ pub fn silent_after(timeout: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use syncline_wire::message::Call;
+
     use super::*;
     use crate::roster::tests::member_on;
 
@@ -534,6 +604,64 @@ mod tests {
         assert!(state.is_running());
         let told = state.on(Event::Tick, at(5500) + silent_after(at(6000)));
         assert_eq!(deaths(&told).len(), 2, "nobody said a word since");
+    }
+
+    fn say(state: &mut State, rank: u64, message: Control) -> Vec<Action> {
+        state.on(Event::Said { connection: rank, local: true, message }, at(5))
+    }
+
+    fn propose(number: u64) -> Control {
+        let call = Call { operation: "array".into(), site: String::new() };
+        Control::Propose { number, fingerprint: [1; 16], call, payload: Vec::new() }
+    }
+
+    fn agreements(actions: &[Action]) -> usize {
+        actions.iter().filter(|action| matches!(action, Action::Send { message: Control::Agreed { .. }, .. })).count()
+    }
+
+    #[test]
+    fn where_the_others_go_on_no_agreement_waits_for_the_dead() {
+        let mut state = running();
+        assert!(!state.goes_on());
+        for rank in 0..3 {
+            assert!(say(&mut state, rank, Control::GoesOn).is_empty());
+        }
+        assert!(state.goes_on());
+        say(&mut state, 0, propose(1));
+        say(&mut state, 2, propose(1));
+        let told = state.on(Event::ProcessEnded { rank: 1, cause: DownCause::Killed { signal: 9 } }, at(20));
+        assert_eq!(agreements(&told), 3, "told to all that are connected");
+        assert!(told.contains(&Action::Send { connection: 0, message: Control::Ended { rank: 1 } }));
+        say(&mut state, 0, propose(2));
+        assert_eq!(agreements(&say(&mut state, 2, propose(2))), 3);
+        assert!(state.goes_on(), "the dead need not say so");
+    }
+
+    #[test]
+    fn where_one_does_not_go_on_the_job_does_not() {
+        let mut state = running();
+        for rank in [0, 1] {
+            say(&mut state, rank, Control::GoesOn);
+        }
+        assert!(!state.goes_on());
+        say(&mut state, 0, propose(1));
+        say(&mut state, 2, propose(1));
+        let told = state.on(Event::ProcessEnded { rank: 1, cause: DownCause::Killed { signal: 9 } }, at(20));
+        assert_eq!(agreements(&told), 0, "the workers hear of the death instead");
+        assert_eq!(deaths(&told), [(1, DownCause::Killed { signal: 9 })]);
+    }
+
+    #[test]
+    fn a_proposal_that_makes_no_sense_closes_the_connection() {
+        let mut state = running();
+        let mut told = Vec::new();
+        for number in 1..=5000 {
+            told = say(&mut state, 0, propose(number));
+            if !told.is_empty() {
+                break;
+            }
+        }
+        assert!(told.contains(&Action::Close { connection: 0 }), "{told:?}");
     }
 
     #[test]

@@ -1,7 +1,13 @@
-//! One part of a table: the rows that one neighbourhood holds, and what may be asked of them.
-//!
-//! An add is *staged* (its bytes are here, it does not count) and then *published* (it counts, whoever dies). Everything
-//! that needs several shares to agree is built on these two steps, outside of this folder.
+//! The rows of a table that live in one neighbourhood, and the workers' adds on their way into them.
+#![doc = include_str!("README.md")]
+
+mod apply;
+mod changed;
+mod emit;
+mod local;
+mod rescue;
+mod rounds;
+mod taking;
 
 use std::ops::Range;
 
@@ -9,35 +15,35 @@ use syncline_cluster::{Deadline, Error};
 use syncline_tensor::DType;
 
 use crate::AddOptions;
+pub(crate) use emit::Emit;
+pub(crate) use local::{LocalShare, Place, lanes};
 
 /// Which rows. Ids are table-wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Selection<'a> {
-    /// All that the share holds, in order.
+    /// All rows of the share, in order.
     All,
-    /// These, in this order; they may repeat.
+    /// These, in this order; repeated ids mean what they say.
     Rows(&'a [i64]),
 }
 
-/// One array of a share: the values or a state of the updater.
+/// One lane of numbers beside each row: the values themselves, or a state of the updater.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LaneInfo {
-    /// `value`, `momentum`, `history.0`, …
+    /// `value`, `momentum`, `history.0` …
     pub(crate) name: String,
-    /// What its elements are.
     pub(crate) dtype: DType,
-    /// Bytes of one row of it.
     pub(crate) row_bytes: usize,
 }
 
-/// What workers, near and far, do to the rows of one neighbourhood.
+/// A contiguous range of a table's rows as their keeper offers them, to workers of this neighbourhood and of others.
 pub(crate) trait Share: Send + Sync {
     /// The table's rows that live here.
     fn rows(&self) -> Range<u64>;
 
-    /// Takes over add number `sequence` (1, 2, 3 … per worker and share, without gaps) of `worker` without making it count.
-    /// `fill` writes the delta bytes in place (may be a socket read).
-    /// `Selection::Rows(&[])` is a pure tick of the clock. Ids outside of `rows()` are an error that changes nothing.
+    /// Takes over add number `sequence` (1, 2, 3 … per worker and share, without gaps) of `worker` without making it
+    /// count. `fill` writes the delta bytes in place. `Selection::Rows(&[])` is a pure tick of the clock. Ids outside of
+    /// `rows()` are an error that changes nothing.
     fn stage(
         &self,
         worker: u32,
@@ -48,20 +54,20 @@ pub(crate) trait Share: Send + Sync {
         by: Deadline,
     ) -> Result<(), Error>;
 
-    /// Makes a staged add count; a repeated or older number is dropped.
+    /// Makes a staged add count. A repeated or older number is dropped.
     fn publish(&self, worker: u32, sequence: u64) -> Result<(), Error>;
 
-    /// Forgets a staged add, which will never count.
+    /// Forgets a staged add.
     fn discard(&self, worker: u32, sequence: u64);
 
-    /// The number of the last add of `worker` that counts.
+    /// How many adds of `worker` count.
     fn published(&self, worker: u32) -> u64;
 
-    /// Returns when the worker's adds up to `sequence` are applied. (In sync mode that needs the other workers' rounds.)
+    /// Returns when the worker's adds up to `sequence` are applied. In sync mode that needs the others' rounds.
     fn settle(&self, worker: u32, sequence: u64, by: Deadline) -> Result<(), Error>;
 
-    /// Fetches for a worker that has made `own_adds` adds here: waits as the table's consistency asks, then hands out the
-    /// bytes in order in pieces (each piece consistent).
+    /// Fetches for a worker that has made `own_adds` adds here: waits as the table's consistency asks, then hands out
+    /// the bytes in order in pieces, each of them consistent.
     fn read(
         &self,
         worker: u32,
@@ -71,19 +77,18 @@ pub(crate) trait Share: Send + Sync {
         by: Deadline,
     ) -> Result<(), Error>;
 
-    /// The ids, ascending, and the bytes of the rows that others changed since this worker's last call.
+    /// Rows that others changed since this worker's last call: ids ascending, and their bytes.
     fn read_changed(&self, worker: u32, own_adds: u64, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error>;
 
     /// No clock waits for this worker any more.
     fn finish(&self, worker: u32);
 
-    /// The arrays that [`read_lane`](Share::read_lane) and [`write_lane`](Share::write_lane) know: lane 0 is the values,
-    /// the others are the updater's states.
+    /// The lanes, values first.
     fn lanes(&self) -> Vec<LaneInfo>;
 
-    /// Raw copy of a lane from the table-wide row `first_row` on, as many rows as `out` holds. No updater, no clock.
+    /// Copies rows of a lane as they are, from the table's row `first_row` on, as many as `out` holds.
     fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error>;
 
-    /// The reverse of [`read_lane`](Share::read_lane): initial values and checkpoints.
+    /// Overwrites rows of a lane; no updater, no clock.
     fn write_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error>;
 }

@@ -1,7 +1,31 @@
 //! What an add does to the values it meets.
+//!
+//! | updater | reads and writes per element | options, and their values when absent |
+//! |---|---|---|
+//! | `add` | value | |
+//! | `sgd` | value | |
+//! | `momentum_sgd` | value, momentum | momentum 0 (which is plain `sgd`) |
+//! | `adagrad` | value, the worker's history | learning_rate 0.01, rho 0.1 |
+//! | `dcasgd` | value, the worker's backup (read only) | learning_rate 0.01, lambda 0.1 |
+//! | `dcasgda` | value, the worker's backup (read only), mean of squares | learning_rate 0.01, lambda 0.1, momentum 0.95 |
+//!
+//! This folder knows one block of memory and nothing of locks, workers in flight or files: [`Updater::state_lanes`]
+//! says which numbers a table keeps beside its values, and `block` computes new ones from old ones. The README beside
+//! this file has the mathematics.
+#![allow(dead_code, reason = "the shares that call this come next")]
+
+mod block;
+mod options;
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 use syncline_cluster::Error;
+use syncline_tensor::DType;
+
+#[allow(unused_imports, reason = "the shares that call this come next")]
+pub(crate) use block::{Block, apply, apply_in_place};
+pub use options::AddOptions;
 
 /// The rule that turns a delta into a change of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -14,9 +38,9 @@ pub enum Updater {
     MomentumSgd,
     /// h += g²; x −= ρ/√(h+ε)·g with g = d/lr and a history h per worker
     Adagrad,
-    /// Delay-compensated: d + λ·d²/lr·(x − what this worker last got)
+    /// Delay-compensated: x −= d + λ·d²/lr·(x − what this worker last got)
     Dcasgd,
-    /// The same with λ scaled by the running mean of squares
+    /// The same with λ divided by the root of the running mean of squares
     Dcasgda,
 }
 
@@ -57,15 +81,67 @@ impl std::fmt::Display for Updater {
     }
 }
 
-/// What travels with an add; absent ones take the updater's defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct AddOptions {
-    /// The learning rate that is already inside the delta.
-    pub learning_rate: Option<f32>,
-    /// Weight of the past.
-    pub momentum: Option<f32>,
-    /// Step of AdaGrad.
-    pub rho: Option<f32>,
-    /// Strength of the delay compensation.
-    pub lambda: Option<f32>,
+/// The extra numbers an updater keeps beside each value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StateLane {
+    /// As checkpoints call it: `momentum`, `history.0`, …
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+    /// The only worker whose adds touch it; none if all share it.
+    pub(crate) of_worker: Option<u32>,
+    /// Whether it begins as a copy of the values; otherwise as zeros.
+    pub(crate) starts_as_value: bool,
+}
+
+impl Updater {
+    /// The lanes of a table of `dtype` with so many workers. The indices of the other methods count in this list.
+    ///
+    /// Half-precision tables keep their states in f32, where small changes last; a backup is what a worker got, so it
+    /// has the table's dtype.
+    pub(crate) fn state_lanes(self, dtype: DType, workers: u32) -> Vec<StateLane> {
+        let wide = if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
+        let shared = |name: &str| StateLane { name: name.to_owned(), dtype: wide, of_worker: None, starts_as_value: false };
+        let history =
+            |worker| StateLane { name: format!("history.{worker}"), dtype: wide, of_worker: Some(worker), starts_as_value: false };
+        let backup = |worker| StateLane { name: format!("backup.{worker}"), dtype, of_worker: Some(worker), starts_as_value: true };
+        match self {
+            Updater::Add | Updater::Sgd => Vec::new(),
+            Updater::MomentumSgd => vec![shared("momentum")],
+            Updater::Adagrad => (0..workers).map(history).collect(),
+            Updater::Dcasgd => (0..workers).map(backup).collect(),
+            Updater::Dcasgda => (0..workers).map(backup).chain([shared("mean_square")]).collect(),
+        }
+    }
+
+    /// The lanes that an add by `worker` reads or writes, in the order in which [`Block`] wants them, and how many.
+    pub(crate) fn lanes_touched(self, worker: u32, workers: u32) -> ([usize; 2], usize) {
+        debug_assert!(worker < workers, "worker {worker} of {workers}");
+        match self {
+            Updater::Add | Updater::Sgd => ([0, 0], 0),
+            Updater::MomentumSgd => ([0, 0], 1),
+            Updater::Adagrad | Updater::Dcasgd => ([worker as usize, 0], 1),
+            Updater::Dcasgda => ([worker as usize, workers as usize], 2),
+        }
+    }
+
+    /// Whether an add changes touched lane number `index` (0 or 1 of [`lanes_touched`](Updater::lanes_touched)).
+    /// Backups are only read by it, so their new state may be left empty and needs no record.
+    pub(crate) fn writes_touched(self, index: usize) -> bool {
+        match self {
+            Updater::Add | Updater::Sgd | Updater::Dcasgd => false,
+            Updater::MomentumSgd | Updater::Adagrad => index == 0,
+            Updater::Dcasgda => index == 1,
+        }
+    }
+
+    /// The lane into which a get by `worker` must copy what it got, for updaters that compensate delays.
+    pub(crate) fn backup_lane(self, worker: u32, workers: u32) -> Option<usize> {
+        debug_assert!(worker < workers, "worker {worker} of {workers}");
+        matches!(self, Updater::Dcasgd | Updater::Dcasgda).then_some(worker as usize)
+    }
+
+    /// Whether values alone are enough, so that adds of several workers may be applied to a block in one pass.
+    pub(crate) fn is_stateless(self) -> bool {
+        matches!(self, Updater::Add | Updater::Sgd)
+    }
 }

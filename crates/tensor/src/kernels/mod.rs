@@ -5,6 +5,8 @@
 //!
 //! ```text
 //! reduce   acc op= src · out = a op b · out = s₀ op s₁ op …     sum prod min max
+//! subtract acc -= src · out = a - b
+//! step     one step of an optimiser with its state: momentum, AdaGrad, delay compensation
 //! scale    y += a·x · x *= a
 //! cast     any dtype to any other, rounded once
 //! rows     gather, scatter and scatter-add of whole rows by id
@@ -35,7 +37,9 @@ mod number;
 mod reduce;
 mod rows;
 mod scale;
+mod step;
 mod strided;
+mod subtract;
 
 #[cfg(test)]
 mod properties;
@@ -45,4 +49,6 @@ pub use dispatch::{SimdLevel, simd_level};
 pub use reduce::{ReduceOp, reduce_into, reduce_into_typed, reduce_many_into, reduce_pair_into, reduce_pair_into_typed};
 pub use rows::{RowLayout, gather_rows, scatter_add_rows, scatter_rows};
 pub use scale::{axpy, axpy_typed, scale, scale_typed};
+pub use step::{Step, StepBuffers, step_into};
 pub use strided::copy_strided;
+pub use subtract::{subtract_into, subtract_pair_into};

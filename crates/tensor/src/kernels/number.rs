@@ -9,6 +9,8 @@ pub(crate) trait Number: Copy + bytemuck::Pod {
     /// Integers wrap.
     fn sum(self, other: Self) -> Self;
     /// Integers wrap.
+    fn difference(self, other: Self) -> Self;
+    /// Integers wrap.
     fn product(self, other: Self) -> Self;
     /// NaN if either is; `-0.0` is below `0.0`.
     fn smaller(self, other: Self) -> Self;
@@ -41,6 +43,10 @@ macro_rules! float_number {
             #[inline(always)]
             fn sum(self, other: Self) -> Self {
                 self + other
+            }
+            #[inline(always)]
+            fn difference(self, other: Self) -> Self {
+                self - other
             }
             #[inline(always)]
             fn product(self, other: Self) -> Self {
@@ -87,6 +93,10 @@ macro_rules! whole_number {
             #[inline(always)]
             fn sum(self, other: Self) -> Self {
                 self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn difference(self, other: Self) -> Self {
+                self.wrapping_sub(other)
             }
             #[inline(always)]
             fn product(self, other: Self) -> Self {

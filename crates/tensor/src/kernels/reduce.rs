@@ -228,11 +228,11 @@ impl<T: Element, O: Binary<T::Wide>> Work for Update<'_, T, O> {
 }
 
 /// `out = op(a, b)`.
-struct Combine<'a, T, O> {
-    out: &'a mut [T],
-    a: &'a [T],
-    b: &'a [T],
-    op: O,
+pub(super) struct Combine<'a, T, O> {
+    pub(super) out: &'a mut [T],
+    pub(super) a: &'a [T],
+    pub(super) b: &'a [T],
+    pub(super) op: O,
 }
 
 impl<T: Element, O: Binary<T::Wide>> Work for Combine<'_, T, O> {

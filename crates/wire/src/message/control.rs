@@ -9,6 +9,8 @@ use crate::error::{Result, WireError};
 
 /// The longest text meant for people (a reason, a detail), in bytes.
 pub const MAX_TEXT: usize = 4096;
+/// The most bytes a worker may add to a proposal.
+pub const MAX_PROPOSAL: usize = 64 << 10;
 
 /// One message between a member and the coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -88,6 +90,63 @@ pub enum Control {
         /// How each missing rank was expected to start, for people.
         text: String,
     },
+    /// Coordinator: the process of a member that is gone has certainly ended; the launcher saw it.
+    Ended {
+        /// Which.
+        rank: u32,
+    },
+    /// Worker: this is my n-th call that all workers must make alike.
+    Propose {
+        /// Which call.
+        number: u64,
+        /// What must be the same on all workers.
+        fingerprint: [u8; 16],
+        /// The call and where it was made, for people.
+        call: Call,
+        /// What the lowest worker's goes to all members.
+        payload: Vec<u8>,
+    },
+    /// Coordinator: all workers have made the same call.
+    Agreed {
+        /// Which call.
+        number: u64,
+        /// The call in the words of the lowest worker.
+        operation: String,
+        /// What the lowest worker brought.
+        payload: Vec<u8>,
+    },
+    /// Coordinator: two workers have made different calls.
+    Disagreed {
+        /// Which call.
+        number: u64,
+        /// The lowest worker and its call.
+        one: (u32, Call),
+        /// The first that differs from it.
+        other: (u32, Call),
+    },
+    /// Worker: who has not made this call yet?
+    AskMissing {
+        /// Which call.
+        number: u64,
+    },
+    /// Coordinator: these have not.
+    Missing {
+        /// Which call.
+        number: u64,
+        /// Who.
+        ranks: Vec<u32>,
+    },
+    /// Member: when a worker dies, I go on without it.
+    GoesOn,
+}
+
+/// A call as people know it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// What was called, for example `array of 10 float32`.
+    pub operation: String,
+    /// Where, for example `train.py:14`; may be empty.
+    pub site: String,
 }
 
 /// Why a member failed: another one.
@@ -149,6 +208,13 @@ impl Control {
             Control::Blaming(_) => "blaming",
             Control::Abort { .. } => "abort",
             Control::StartTimeout { .. } => "start timeout",
+            Control::Ended { .. } => "ended",
+            Control::Propose { .. } => "propose",
+            Control::Agreed { .. } => "agreed",
+            Control::Disagreed { .. } => "disagreed",
+            Control::AskMissing { .. } => "ask missing",
+            Control::Missing { .. } => "missing",
+            Control::GoesOn => "goes on",
         }
     }
 
@@ -175,10 +241,35 @@ impl Control {
                 check_ranks(missing)?;
                 check_text(text)
             }
-            Control::Heartbeat { count: _ } | Control::Leaving | Control::Left { rank: _ } | Control::AllLeft | Control::Blaming(_) => {
-                Ok(())
+            Control::Propose { number: _, fingerprint: _, call, payload } => {
+                call.check()?;
+                cap("payload of a proposal", payload.len(), MAX_PROPOSAL)
             }
+            Control::Agreed { number: _, operation, payload } => {
+                check_text(operation)?;
+                cap("payload of a proposal", payload.len(), MAX_PROPOSAL)
+            }
+            Control::Disagreed { number: _, one, other } => {
+                one.1.check()?;
+                other.1.check()
+            }
+            Control::Missing { number: _, ranks } => check_ranks(ranks),
+            Control::AskMissing { number: _ }
+            | Control::Heartbeat { count: _ }
+            | Control::GoesOn
+            | Control::Leaving
+            | Control::Left { rank: _ }
+            | Control::AllLeft
+            | Control::Blaming(_)
+            | Control::Ended { rank: _ } => Ok(()),
         }
+    }
+}
+
+impl Call {
+    fn check(&self) -> Result<()> {
+        check_text(&self.operation)?;
+        check_text(&self.site)
     }
 }
 
@@ -282,6 +373,22 @@ mod tests {
         refused_on_both_sides(
             Control::StartTimeout { arrived: Vec::new(), missing: vec![0; MAX_ROSTER + 1], text: String::new() },
             WireError::TooLarge { part: "list of ranks", len: 65_537, max: 65_536 },
+        );
+    }
+
+    #[test]
+    fn proposals_are_capped() {
+        let call = |operation: &str| Call { operation: operation.into(), site: "train.py:14".into() };
+        let propose = |call, size| Control::Propose { number: 1, fingerprint: [1; 16], call, payload: vec![0; size] };
+        assert!(propose(call("array"), MAX_PROPOSAL).encode(&Limits::default()).is_ok());
+        refused_on_both_sides(
+            propose(call("array"), MAX_PROPOSAL + 1),
+            WireError::TooLarge { part: "payload of a proposal", len: 65_537, max: 65_536 },
+        );
+        refused_on_both_sides(propose(call(&"x".repeat(MAX_TEXT + 1)), 0), WireError::TooLarge { part: "text", len: 4097, max: 4096 });
+        refused_on_both_sides(
+            Control::Disagreed { number: 1, one: (0, call("a")), other: (1, call(&"x".repeat(MAX_TEXT + 1))) },
+            WireError::TooLarge { part: "text", len: 4097, max: 4096 },
         );
     }
 

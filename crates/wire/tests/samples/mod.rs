@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use syncline_tensor::{DType, Shape};
-use syncline_wire::message::{Blame, Control, DownCause, Hello, HostId, MemberInfo, Purpose, RoleCode};
+use syncline_wire::message::{Blame, Call, Control, DownCause, Hello, HostId, MemberInfo, Purpose, RoleCode};
 use syncline_wire::value::RAW_FROM;
 use syncline_wire::{Fingerprint, FrameHeader, Kind, Value};
 
@@ -62,6 +62,7 @@ fn member(rank: u32) -> MemberInfo {
 
 /// Every control message, in the order of their numbers.
 pub(crate) fn controls() -> Vec<(&'static str, Control)> {
+    let call = |operation: &str, line: u32| Call { operation: operation.into(), site: format!("train.py:{line}") };
     let down =
         |cause| Control::Down { rank: 2, cause, detail: "d".into(), reported_by: Some(1), blames: Some(Blame { rank: 3, silent: true }) };
     vec![
@@ -79,6 +80,16 @@ pub(crate) fn controls() -> Vec<(&'static str, Control)> {
         ("abort", Control::Abort { blame: Some(Blame { rank: 2, silent: false }), reason: "rank 2 is gone".into() }),
         ("start timeout", Control::StartTimeout { arrived: vec![member(0), member(2)], missing: vec![1, 3], text: "by mpirun".into() }),
         ("blaming", Control::Blaming(Blame { rank: 1, silent: true })),
+        ("ended", Control::Ended { rank: 2 }),
+        ("propose", Control::Propose { number: 2, fingerprint: [0xf1; 16], call: call("array of 10 float32", 14), payload: vec![1, 2, 3] }),
+        ("agreed", Control::Agreed { number: 2, operation: "array of 10 float32".into(), payload: vec![1, 2, 3] }),
+        (
+            "disagreed",
+            Control::Disagreed { number: 2, one: (0, call("array of 10 float32", 14)), other: (2, call("matrix of 3 x 4 float32", 19)) },
+        ),
+        ("ask missing", Control::AskMissing { number: 2 }),
+        ("missing", Control::Missing { number: 2, ranks: vec![1, 3] }),
+        ("goes on", Control::GoesOn),
     ]
 }
 

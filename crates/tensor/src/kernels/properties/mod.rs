@@ -8,7 +8,9 @@ mod naive;
 mod reduce;
 mod rows;
 mod scale;
+mod step;
 mod strided;
+mod subtract;
 
 use proptest::prelude::*;
 
@@ -95,6 +97,8 @@ fn nothing_is_a_fine_amount_of_every_dtype() {
             reduce_pair_into(op, dtype, &mut [], &[], &[]).unwrap();
             reduce_many_into(op, dtype, &mut [], &[&[], &[], &[]]).unwrap();
         }
+        subtract_into(dtype, &mut [], &[]).unwrap();
+        subtract_pair_into(dtype, &mut [], &[], &[]).unwrap();
         axpy(dtype, 2.0, &[], &mut []).unwrap();
         scale(dtype, 2.0, &mut []).unwrap();
         for to in DType::ALL {

@@ -11,6 +11,7 @@ pub(super) trait Naive: Element {
     fn small(number: i8) -> Self;
     fn is_nan(self) -> bool;
     fn reduce(op: ReduceOp, a: Self, b: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
     fn times(self, factor: f64) -> Self;
     fn plus_times(self, factor: f64, x: Self) -> Self;
 }
@@ -36,6 +37,9 @@ macro_rules! naive_float {
                     ReduceOp::Min => std::cmp::min_by(a, b, $T::total_cmp),
                     ReduceOp::Max => std::cmp::max_by(a, b, $T::total_cmp),
                 }
+            }
+            fn minus(self, other: Self) -> Self {
+                self - other
             }
             fn times(self, factor: f64) -> Self {
                 self * factor as $T
@@ -65,6 +69,9 @@ macro_rules! naive_half {
             fn reduce(op: ReduceOp, a: Self, b: Self) -> Self {
                 $T::from_f32(f32::reduce(op, a.to_f32(), b.to_f32()))
             }
+            fn minus(self, other: Self) -> Self {
+                $T::from_f32(self.to_f32() - other.to_f32())
+            }
             fn times(self, factor: f64) -> Self {
                 $T::from_f32(self.to_f32().times(factor))
             }
@@ -93,6 +100,9 @@ macro_rules! naive_whole {
                     ReduceOp::Min => a.min(b),
                     ReduceOp::Max => a.max(b),
                 }
+            }
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
             }
             fn times(self, factor: f64) -> Self {
                 if factor.fract() == 0.0 && factor.abs() <= 9007199254740992.0 {

@@ -1,0 +1,18 @@
+"""Arrays in memory that tables reach without a copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+
+def empty_shared(shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> NDArray[Any]:
+    """An uninitialised NumPy array in memory that adds, gets and reductions use as it is.
+
+    It is a plain array otherwise: it may be sliced, kept and passed on, and lives as long as anything refers to it.
+    """
+    from syncline import _arrays  # NumPy is loaded when it is first needed
+
+    return _arrays.empty_shared(shape, dtype)

@@ -1,0 +1,15 @@
+"""Where in the user's program a call stands, so that two calls that differ can both be shown."""
+
+from __future__ import annotations
+
+import sys
+
+OURS = ("syncline", "multiverso")
+
+
+def caller() -> str:
+    """``file:line`` of the innermost frame that belongs to neither package of ours."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OURS:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

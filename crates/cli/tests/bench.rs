@@ -1,0 +1,114 @@
+//! `syncline bench`: small measurements of real processes, and what they print.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::{Ending, Launcher, syncline};
+
+fn bench(words: &[&str]) -> Ending {
+    Launcher::of(syncline(&[&["bench"], words].concat())).end()
+}
+
+/// The lines `PB <workload> key=value …`, as numbers.
+fn reports(end: &Ending, workload: &str) -> Vec<BTreeMap<String, f64>> {
+    let of_line = |line: &str| {
+        let pairs = line.strip_prefix(&format!("PB {workload} "))?.split(' ').filter_map(|pair| pair.split_once('='));
+        Some(pairs.filter_map(|(key, value)| Some((key.to_owned(), value.parse().ok()?))).collect())
+    };
+    end.out.lines().filter_map(of_line).collect()
+}
+
+#[test]
+fn pb_reports_each_worker_in_the_words_of_the_harness() {
+    let tables: [(&str, &[&str]); 7] = [
+        ("w2", &["w2", "n=2", "size=4096", "secs=0.05"]),
+        ("w2", &["w2", "n=2", "size=100000", "secs=0.05", "mode=sync"]),
+        ("w2", &["w2", "n=2", "size=4096", "secs=0.05", "mode=staleness=2"]),
+        ("w3", &["w3", "n=2", "secs=0.05"]),
+        ("w3", &["w3", "n=2", "secs=0.05", "mode=sync"]),
+        ("w4pull", &["w4", "n=2", "what=pull", "secs=0.05"]),
+        ("w4barrier", &["w4", "n=2", "what=barrier", "secs=0.05"]),
+    ];
+    for (workload, words) in tables {
+        let end = bench(&[&["pb"], words].concat());
+        end.assert_code(0);
+        assert!(!end.out.contains("PB error"), "{words:?}: {}", end.out);
+        let reports = reports(&end, workload);
+        assert_eq!(reports.len(), if workload == "w4pull" { 1 } else { 2 }, "{words:?}: {}", end.out);
+        for (rank, report) in reports.iter().enumerate() {
+            assert_eq!(report["rank"], rank as f64);
+            assert!(report["iters"] >= 5.0 && report["elapsed"] > 0.04, "{words:?}: {report:?}");
+            assert!(report["min"] <= report["p50"] && report["p50"] <= report["p99"] && report["p99"] <= report["max"]);
+        }
+    }
+}
+
+#[test]
+fn pb_tells_when_everybody_was_there_and_what_a_large_array_cost() {
+    let end = bench(&["pb", "w6", "n=2"]);
+    end.assert_code(0);
+    assert!(!end.out.contains("PB error"), "{}", end.out);
+    assert!(reports(&end, "w6").iter().all(|report| report["wall"] > 1.7e9), "{}", end.out);
+    let memory = reports(&end, "w6rss");
+    assert_eq!(memory.len(), 2, "{}", end.out);
+    assert!(memory.iter().all(|report| report["kb"] > 64.0 * 1024.0), "{}", end.out);
+    assert!(end.out.contains("PB w6rss role=rank rank=1 kb="), "{}", end.out);
+}
+
+#[test]
+fn pb_says_what_it_does_not_offer() {
+    assert_eq!(bench(&["pb", "w7"]).out, "PB error w7  is not offered\n");
+    let end = bench(&["pb", "w2", "mode=eventually"]);
+    end.assert_code(1);
+    end.assert_says("there is no mode eventually; choose among async, sync, staleness=K");
+}
+
+#[test]
+fn every_setting_of_bench_table_is_a_line_with_nothing_wrong() {
+    let scratch = tempfile::tempdir().unwrap();
+    let plot = scratch.path().join("table.svg");
+    let quick = ["table", "--rows", "1000", "--secs", "0.01", "--runs", "2", "--sizes", "256,64K", "-n", "1,2"];
+    let end = bench(&[&quick[..], &["--mode", "async,sync,staleness=1", "--json", "--plot", plot.to_str().unwrap()]].concat());
+    end.assert_code(0);
+    let rows: Vec<serde_json::Value> = end.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 2 * 3 * 2 * 2, "what × mode × workers × size");
+    for row in &rows {
+        assert_eq!(row["wrong"], 0, "{row}");
+        let positive =
+            ["time_us", "p99_us", "loops_per_s", "slowest", "fastest", "algbw_gb_per_s", "busbw_gb_per_s", "limit_gb_per_s", "of_limit"];
+        assert!(positive.iter().all(|name| row[name].as_f64().unwrap() > 0.0), "{row}");
+    }
+    assert_eq!(rows[0]["what"], "dense");
+    assert_eq!(rows[23]["mode"], "staleness=1");
+    let drawn = std::fs::read_to_string(plot).unwrap();
+    assert_eq!(drawn.matches("<circle").count(), rows.len());
+}
+
+#[test]
+fn bench_table_measures_other_roles_and_transports_in_columns() {
+    let quick = ["table", "--rows", "1000", "--secs", "0.01", "--runs", "1", "--sizes", "64K", "-n", "2"];
+    let end = bench(&[&quick[..], &["--servers", "0,1", "--transport", "shm,unix,tcp,noise"]].concat());
+    end.assert_code(0);
+    let lines: Vec<Vec<&str>> = end.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines.len(), 3 + 2 * 2 * 4, "{}", end.out);
+    assert_eq!(lines[1][..5], ["what", "n", "srv", "mode", "transport"]);
+    for line in &lines[3..] {
+        assert_eq!((line.len(), line[line.len() - 1]), (15, "0"), "{}", end.out);
+    }
+}
+
+#[test]
+fn bench_table_refuses_what_it_cannot_measure_before_it_starts() {
+    for (words, said) in [
+        (["--sizes", "6"], "6 bytes are no number of floats"),
+        (["--sizes", "100"], "100 bytes are no number of rows; a row has 256"),
+        (["--transport", "pigeon"], "there is no transport pigeon for tables"),
+        (["--secs", "-1"], "-1"),
+    ] {
+        let end = bench(&[&["table"], &words[..]].concat());
+        assert_ne!(end.code, 0);
+        assert_eq!(end.out, "");
+        end.assert_says(said);
+    }
+}

@@ -1,0 +1,128 @@
+//! Jobs with dedicated servers, and jobs that go on when a worker is killed, as real processes under `syncline run`.
+
+mod support;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Launcher, syncline};
+use syncline::{Config, Error, Session};
+
+/// Not a test of its own: the body of each rank, when this binary is started again by `syncline run`.
+#[test]
+fn as_a_rank() {
+    let Ok(part) = std::env::var("PEER_LOSS_PART") else { return };
+    if let Err(error) = play(&part) {
+        say(&format!("FAILED {:?} who={:?} {}", error.kind(), error.who().map(|who| who.rank), error.to_string().replace('\n', " | ")));
+        std::process::exit(3);
+    }
+    std::process::exit(0);
+}
+
+fn play(part: &str) -> Result<(), Error> {
+    let session = Session::open(Config::from_env()?)?;
+    for _ in 0..50 {
+        session.barrier()?;
+    }
+    match part {
+        "meet" => {}
+        "lose one" => {
+            say(&format!("PID {} of rank {}", std::process::id(), session.rank()));
+            meet_until_told(&session)?;
+        }
+        "fail" if session.worker_id() == Some(1) => std::process::exit(7),
+        "fail" => {
+            for _ in 0..500 {
+                session.barrier()?;
+            }
+        }
+        other => panic!("there is no part {other:?}"),
+    }
+    say("DONE");
+    session.shutdown()
+}
+
+/// Barriers until the test says that it is enough. Worker 0 reads that and sets the last round, ahead of all: before it
+/// arrives at one round it writes the number of the next, so whoever has passed the first knows.
+fn meet_until_told(session: &Session) -> Result<(), Error> {
+    let enough = PathBuf::from(std::env::var("PEER_LOSS_STOP").expect("the test sets it"));
+    let last = enough.with_extension("last");
+    for round in 1u64.. {
+        if session.worker_id() == Some(0) && enough.exists() && !last.exists() {
+            let draft = enough.with_extension("draft");
+            std::fs::write(&draft, (round + 500).to_string()).and_then(|()| std::fs::rename(&draft, &last)).expect("a scratch file");
+        }
+        session.barrier()?;
+        if std::fs::read_to_string(&last).is_ok_and(|text| text == round.to_string()) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A line of its own: the test harness may have left half of one.
+fn say(line: &str) {
+    let _ = std::io::stdout().write_all(format!("\n{line}\n").as_bytes());
+}
+
+fn start(part: &str, options: &[&str], env: &[(&str, &str)]) -> Launcher {
+    let this = std::env::current_exe().expect("this binary");
+    let words = ["--exact", "as_a_rank", "--nocapture"];
+    let mut command = syncline(&[&["run"], options, &[this.to_str().expect("a plain path")], &words[..]].concat());
+    command.env("PEER_LOSS_PART", part).envs(env.iter().copied());
+    Launcher::of(command)
+}
+
+fn pid_of(job: &Launcher, rank: u32) -> Pid {
+    let out = job.out();
+    let line = out.lines().find(|line| line.ends_with(&format!("of rank {rank}"))).expect("it said so");
+    let number = line.split("PID ").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|text| text.parse().ok());
+    Pid::from_raw(number.expect("a number")).expect("a process id")
+}
+
+#[test]
+fn workers_meet_while_the_servers_wait_for_them_to_leave() {
+    let end = start("meet", &["-n", "2", "--servers", "2"], &[]).end();
+    end.assert_code(0);
+    assert_eq!((end.out.matches("DONE").count(), end.err.as_str()), (2, ""), "{}", end.out);
+}
+
+/// Kills rank 1 while all meet again and again, then lets the others come to an end.
+fn lose_one(options: &[&str], env: &[(&str, &str)]) -> support::Ending {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let stop = scratch.path().join("stop");
+    let env = [env, &[("PEER_LOSS_STOP", stop.to_str().expect("a plain path"))]].concat();
+    let job = start("lose one", options, &env);
+    job.wait_for("PID ", 3);
+    kill_process(pid_of(&job, 1), Signal::KILL).expect("the victim can be killed");
+    std::fs::write(&stop, "").expect("a scratch file");
+    job.end()
+}
+
+#[test]
+fn the_others_go_on_without_a_worker_that_was_killed() {
+    for options in [&["-n", "3"][..], &["-n", "3", "--servers", "1"]] {
+        let end = lose_one(options, &[("SYNCLINE_ON_PEER_LOSS", "continue")]);
+        end.assert_code(0);
+        assert_eq!(end.out.matches("DONE").count(), 2, "{}\n{}", end.out, end.err);
+        let lines: Vec<&str> = end.err.lines().collect();
+        assert!(lines[0].starts_with("syncline: rank 1 (pid ") && lines[0].ends_with("; the others go on without it"), "{}", end.err);
+        assert_eq!(lines[1..], ["syncline: the others have finished; rank 1 was killed by signal 9 (SIGKILL)"], "{}", end.err);
+    }
+}
+
+#[test]
+fn without_being_told_to_go_on_they_fail_and_name_it() {
+    let end = lose_one(&["-n", "3"], &[]);
+    end.assert_code(128 + 9);
+    assert_eq!(end.out.matches("FAILED PeerLost who=Some(1)").count(), 2, "{}", end.out);
+}
+
+#[test]
+fn a_worker_that_fails_by_itself_still_fails_the_job_when_the_others_are_done() {
+    let end = start("fail", &["-n", "3"], &[("SYNCLINE_ON_PEER_LOSS", "continue")]).end();
+    end.assert_code(7);
+    assert_eq!(end.out.matches("DONE").count(), 2, "{}\n{}", end.out, end.err);
+    end.assert_says("the others go on without it");
+}

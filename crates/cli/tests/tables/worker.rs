@@ -1,0 +1,126 @@
+//! What each rank of such a job does.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::exit;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Signal, getpid, kill_process};
+use syncline::{AddOptions, Config, Consistency, DType, Deadline, Error, Session, Spec, Table};
+
+use super::{ARRAY, COLS, Mode, ORDER, Order, ROWS, rows_of, unit};
+
+/// The body of each test binary's `as_a_rank`.
+pub(crate) fn work_if_asked() {
+    let Ok(order) = std::env::var(ORDER) else { return };
+    let order: Order = order.parse().expect("the test wrote it");
+    let rank = std::env::var("SYNCLINE_RANK").expect("a launcher or the test sets it");
+    let mut diary = Diary::open(&order.folder, &rank);
+    if let Err(error) = work(&order, &mut diary) {
+        let who = error.who().map_or("nobody".to_owned(), |who| who.rank.to_string());
+        diary.note(&format!("error {:?} {who} {} {}", error.kind(), micros(), error.to_string().replace('\n', " | ")));
+        exit(3);
+    }
+    exit(0); // The harness has nothing to add.
+}
+
+fn work(order: &Order, diary: &mut Diary) -> Result<(), Error> {
+    let session = Session::open(Config::from_env()?)?;
+    let worker = session.worker_id().expect("servers run another program");
+    let consistency = match order.mode {
+        Mode::Async => Consistency::Async,
+        Mode::Sync => Consistency::Sync,
+        Mode::Bounded => Consistency::Bounded(2),
+    };
+    let spec = |spec: Spec, name: &str| spec.with_dtype(DType::I64).with_consistency(consistency).named(name);
+    let array = session.create_table(spec(Spec::array(ARRAY as u64), "array"), None)?;
+    let matrix = session.create_table(spec(Spec::matrix(ROWS as u64, COLS as u64), "matrix"), None)?;
+    session.barrier()?;
+    diary.note(&format!("ready {worker}"));
+
+    let all = units(worker, ARRAY);
+    let mut seen = vec![0; all.len()];
+    let options = AddOptions::default();
+    for step in 1.. {
+        if step > order.steps && !order.endless {
+            break;
+        }
+        if let Some((_, _, delay)) = order.victim.filter(|(victim, its, _)| (*victim, *its) == (worker, step)) {
+            die_after(Duration::from_micros(delay), diary);
+        }
+        let by = || Deadline::after(session.timeout());
+        // In sync and bounded mode it is the gets that wait for the others.
+        array.get(&mut seen, None, by())?;
+        if order.mode == Mode::Sync {
+            let first = &seen[..8];
+            assert!(seen.chunks_exact(8).all(|number| number == first), "worker {worker}, step {step}: half a round");
+        }
+        diary.note(&format!("try array {step}"));
+        array.add(&all, None, &options, true, by())?;
+        diary.note(&format!("ack array {step}"));
+        let rows = rows_of(worker, step);
+        let some = units(worker, rows.len() * COLS);
+        diary.note(&format!("try matrix {step}"));
+        matrix.add(&some, Some(&rows), &options, true, by())?;
+        diary.note(&format!("ack matrix {step}"));
+        if order.endless && step % 16 == 0 {
+            session.barrier()?;
+        }
+    }
+    session.barrier()?;
+    for (table, name) in [(&array, "array"), (&matrix, "matrix")] {
+        keep(table, &session, &order.folder.join(format!("{name}-{}", diary.rank)))?;
+    }
+    diary.note("done");
+    session.shutdown()
+}
+
+/// The whole table as it is for this worker, in a file.
+fn keep(table: &Table, session: &Session, path: &Path) -> Result<(), Error> {
+    let mut bytes = vec![0; table.spec().bytes()];
+    table.get(&mut bytes, None, Deadline::after(session.timeout()))?;
+    std::fs::write(path, bytes).expect("the test's folder can be written");
+    Ok(())
+}
+
+/// Kills this process a little later, wherever it is by then. The diary says when.
+fn die_after(delay: Duration, diary: &Diary) {
+    let mut file = diary.file.try_clone().expect("a file can be shared");
+    let start = Instant::now();
+    thread::spawn(move || {
+        // Shorter than any sleep: a kill in the middle of an add has to be aimed.
+        while start.elapsed() < delay {
+            std::hint::spin_loop();
+        }
+        let _ = file.write_all(format!("dies {}\n", micros()).as_bytes());
+        let _ = kill_process(getpid(), Signal::KILL);
+    });
+}
+
+fn units(worker: u32, numbers: usize) -> Vec<u8> {
+    unit(worker).to_le_bytes().repeat(numbers)
+}
+
+/// A file that gets a line at a time, each in one write.
+struct Diary {
+    file: File,
+    rank: String,
+}
+
+impl Diary {
+    fn open(folder: &Path, rank: &str) -> Diary {
+        let path = folder.join(format!("diary-{rank}"));
+        let file = OpenOptions::new().append(true).create(true).open(path).expect("the test's folder can be written");
+        Diary { file, rank: rank.to_owned() }
+    }
+
+    fn note(&mut self, line: &str) {
+        self.file.write_all(format!("{line}\n").as_bytes()).expect("the test's folder can be written");
+    }
+}
+
+fn micros() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set").as_micros()
+}

@@ -1,0 +1,137 @@
+//! Workers killed at random moments while they add to tables: whoever goes on finds every acknowledged add and at most
+//! one whole add more, and whoever does not go on is told who died, at once.
+//!
+//! Each run is decided by its seed, which a failure prints. `SYNCLINE_KILL_RUNS=200` (`make soak`) makes it a hundred seeds per mode.
+
+mod tables;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use syncline_testkit::ranks::{Ending, Process};
+use syncline_testkit::sim::Chance;
+use tables::verdict::{assert_exact, assert_told};
+use tables::{Mode, ORDER, Order};
+
+const STEPS: u64 = 24;
+/// Longer than a step takes on a busy machine, so that every moment of one is hit by some seed.
+const STEP_MICROS: u64 = 3000;
+
+#[test]
+fn as_a_rank() {
+    tables::worker::work_if_asked();
+}
+
+/// Who takes part and how they reach the tables.
+#[derive(Debug, Clone, Copy)]
+enum Layout {
+    /// Every process worker and server, in shared memory.
+    AllInOne,
+    /// A server of its own beside the workers, in shared memory.
+    Dedicated,
+    /// Two servers that are reached by messages only.
+    Messages,
+}
+
+impl Layout {
+    fn workers(self) -> u32 {
+        if matches!(self, Layout::AllInOne) { 4 } else { 3 }
+    }
+
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Layout::AllInOne => &["-n", "4"],
+            Layout::Dedicated => &["-n", "3", "--servers", "1"],
+            Layout::Messages => &["-n", "3", "--servers", "2"],
+        }
+    }
+}
+
+macro_rules! for_each_mode_and_layout {
+    ($($name:ident: $mode:ident $layout:ident),* $(,)?) => {
+        $(mod $name {
+            #[test]
+            fn every_add_counts_once() {
+                super::every_add_counts_once(super::Mode::$mode, super::Layout::$layout);
+            }
+
+            #[test]
+            fn survivors_go_on_with_whole_adds() {
+                super::survivors_go_on_with_whole_adds(super::Mode::$mode, super::Layout::$layout);
+            }
+
+            #[test]
+            fn survivors_are_told_who_died() {
+                super::survivors_are_told_who_died(super::Mode::$mode, super::Layout::$layout);
+            }
+        })*
+    };
+}
+
+for_each_mode_and_layout! {
+    async_all_in_one: Async AllInOne,
+    async_dedicated: Async Dedicated,
+    async_messages: Async Messages,
+    sync_all_in_one: Sync AllInOne,
+    sync_dedicated: Sync Dedicated,
+    sync_messages: Sync Messages,
+    bounded_all_in_one: Bounded AllInOne,
+    bounded_dedicated: Bounded Dedicated,
+    bounded_messages: Bounded Messages,
+}
+
+fn every_add_counts_once(mode: Mode, layout: Layout) {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let order = Order { mode, steps: STEPS, victim: None, endless: false, folder: folder.path().to_owned() };
+    let ending = run(&order, layout, &[]);
+    assert_exact(&order, layout.workers(), &ending.stderr);
+    assert!(ending.status.success(), "{}", ending.stderr);
+}
+
+fn survivors_go_on_with_whole_adds(mode: Mode, layout: Layout) {
+    for seed in 0..runs() {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let order = order(mode, layout, seed, false, folder.path());
+        let ending = run(&order, layout, &[("SYNCLINE_ON_PEER_LOSS", "continue")]);
+        assert_exact(&order, layout.workers(), &about(&order, seed, &ending));
+    }
+}
+
+fn survivors_are_told_who_died(mode: Mode, layout: Layout) {
+    for seed in 1000..1000 + runs() {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let order = order(mode, layout, seed, true, folder.path());
+        let ending = run(&order, layout, &[]);
+        assert_told(&order, layout.workers(), Duration::from_secs(1), &about(&order, seed, &ending));
+    }
+}
+
+/// What happens in the run of this seed.
+fn order(mode: Mode, layout: Layout, seed: u64, endless: bool, folder: &Path) -> Order {
+    let mut chance = Chance::new(seed);
+    let victim = (chance.below(u64::from(layout.workers())) as u32, 1 + chance.below(STEPS - 1), chance.below(STEP_MICROS));
+    Order { mode, steps: STEPS, victim: Some(victim), endless, folder: folder.to_owned() }
+}
+
+fn about(order: &Order, seed: u64, ending: &Ending) -> String {
+    format!("seed {seed}, victim, step and microseconds {:?}, {}\n{}\n", order.victim, ending.status, ending.stderr)
+}
+
+fn run(order: &Order, layout: Layout, env: &[(&str, &str)]) -> Ending {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_syncline"));
+    // The launcher must not end the survivors before they have ended themselves.
+    command.arg("run").args(layout.words()).args(["--grace", "40", "--timeout", "20", "--"]);
+    command.arg(std::env::current_exe().expect("this binary")).args(["--exact", "as_a_rank", "--nocapture"]);
+    command.env_remove("SYNCLINE_TRANSPORT").env_remove("SYNCLINE_ON_PEER_LOSS");
+    if matches!(layout, Layout::Messages) {
+        command.env("SYNCLINE_TRANSPORT", "tcp");
+    }
+    command.env(ORDER, order.to_string()).envs(env.iter().copied());
+    Process::start("syncline run", &mut command).finish_within(Duration::from_secs(60))
+}
+
+/// Seeds of each mode and layout; three layouts make nine per mode, and a hundred in the long form.
+fn runs() -> u64 {
+    std::env::var("SYNCLINE_KILL_RUNS").ok().and_then(|text| text.parse::<u64>().ok()).map_or(3, |runs| runs.div_ceil(6))
+}

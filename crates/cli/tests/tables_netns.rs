@@ -1,0 +1,143 @@
+//! Tables of jobs on several hosts: the same numbers as on one, whole adds, and servers that sit elsewhere.
+//!
+//! Hosts are network namespaces that only a bridge joins. Needs root; elsewhere each test says `skipped`.
+
+mod field;
+mod tables;
+
+use std::path::Path;
+
+use field::LIMIT;
+use field::hosts::{Addresses, Field, ready};
+use field::program::{Program, command, rank_words};
+use field::training;
+use tables::verdict::{assert_exact, assert_told};
+use tables::{Mode, ORDER, Order};
+
+const STEPS: u64 = 20;
+
+#[test]
+fn as_a_rank() {
+    tables::worker::work_if_asked();
+    training::train_if_asked();
+}
+
+/// Where the workers sit, and after them the servers; hosts are numbered from 1.
+struct Layout {
+    workers: &'static [usize],
+    servers: &'static [usize],
+}
+
+const ONE_HOST: Layout = Layout { workers: &[1, 1, 1, 1], servers: &[] };
+const TWO_HOSTS: Layout = Layout { workers: &[1, 1, 2, 2], servers: &[] };
+const SERVERS_ELSEWHERE: Layout = Layout { workers: &[1, 1, 1, 2], servers: &[2, 1] };
+
+impl Layout {
+    fn workers(&self) -> u32 {
+        self.workers.len() as u32
+    }
+
+    /// Starts every rank where it belongs, and returns the workers, then the servers.
+    fn start(&self, field: &Field, env: &[(&str, &str)]) -> (Vec<Program>, Vec<Program>) {
+        let world = (self.workers.len() + self.servers.len()).to_string();
+        let meeting = field.rendezvous(self.workers[0]);
+        let start = |rank: usize, host: usize, words: &[String], role: Option<&str>| {
+            let number = rank.to_string();
+            let mut all = vec![("SYNCLINE_WORLD_SIZE", world.as_str()), ("SYNCLINE_RENDEZVOUS", &meeting), ("SYNCLINE_RANK", &number)];
+            all.extend([("SYNCLINE_TOKEN", "token of these tests"), ("SYNCLINE_TIMEOUT", "20")]);
+            all.extend(role.map(|role| ("SYNCLINE_ROLE", role)));
+            all.extend(env);
+            Program::start(format!("rank {rank} on h{host}"), command(&field.on(host, words), "", &all))
+        };
+        let role = (!self.servers.is_empty()).then_some("worker");
+        let serve = [env!("CARGO_BIN_EXE_syncline"), "server"].map(str::to_owned);
+        let workers = self.workers.iter().enumerate().map(|(rank, host)| start(rank, *host, &rank_words(), role));
+        let workers: Vec<Program> = workers.collect();
+        let servers = self.servers.iter().enumerate().map(|(place, host)| start(self.workers.len() + place, *host, &serve, Some("server")));
+        (workers, servers.collect())
+    }
+}
+
+#[test]
+fn a_sync_training_ends_with_the_same_bits_on_one_host_and_on_two() {
+    if !ready() {
+        return;
+    }
+    let mut sums: Vec<String> = Vec::new();
+    for layout in [&ONE_HOST, &TWO_HOSTS, &TWO_HOSTS, &SERVERS_ELSEWHERE] {
+        let field = Field::new(2, Addresses::V4);
+        let (mut workers, mut servers) = layout.start(&field, &[(training::TRAIN, "60")]);
+        for program in workers.iter_mut() {
+            sums.push(program.wait_for("trained", LIMIT).text);
+        }
+        workers.iter_mut().chain(&mut servers).for_each(|program| program.succeed(LIMIT));
+    }
+    assert_eq!(sums.len(), 16);
+    assert!(sums.iter().all(|sum| *sum == sums[0]), "four workers each on one host, on two, again, and with servers: {sums:#?}");
+}
+
+#[test]
+fn every_add_counts_once_in_every_mode() {
+    if !ready() {
+        return;
+    }
+    let field = Field::new(2, Addresses::V4);
+    for mode in Mode::ALL {
+        for (name, layout) in [("two hosts", &TWO_HOSTS), ("servers elsewhere", &SERVERS_ELSEWHERE)] {
+            let folder = tempfile::tempdir().expect("a scratch folder");
+            let order = Order { mode, steps: STEPS, victim: None, endless: false, folder: folder.path().to_owned() };
+            let (mut workers, mut servers) = layout.start(&field, &[(ORDER, &order.to_string())]);
+            workers.iter_mut().chain(&mut servers).for_each(|program| program.succeed(LIMIT));
+            assert_exact(&order, layout.workers(), &format!("{mode}, {name}"));
+        }
+    }
+}
+
+#[test]
+fn a_worker_killed_on_another_host_leaves_whole_adds() {
+    if !ready() {
+        return;
+    }
+    let field = Field::new(2, Addresses::V4);
+    let mut seed = 0;
+    for mode in Mode::ALL {
+        for (name, layout) in [("two hosts", &TWO_HOSTS), ("servers elsewhere", &SERVERS_ELSEWHERE)] {
+            // Not the first, which hosts the coordinator: without it nobody can go on.
+            for victim in [1, 3] {
+                seed += 1;
+                let folder = tempfile::tempdir().expect("a scratch folder");
+                let order = order_to_kill(mode, victim, seed, false, folder.path());
+                let env = [(ORDER, order.to_string()), ("SYNCLINE_ON_PEER_LOSS", "continue".into())];
+                let (mut workers, _servers) = layout.start(&field, &env.each_ref().map(|(name, value)| (*name, value.as_str())));
+                workers.iter_mut().for_each(|program| _ = program.end(LIMIT));
+                let words: String = workers.iter().map(Program::transcript).collect();
+                assert_exact(&order, layout.workers(), &format!("{mode}, {name}, {order}{words}\n"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_worker_killed_on_another_host_is_named_by_the_others() {
+    if !ready() {
+        return;
+    }
+    let field = Field::new(2, Addresses::V4);
+    for (seed, mode) in Mode::ALL.into_iter().enumerate() {
+        for (name, layout) in [("two hosts", &TWO_HOSTS), ("servers elsewhere", &SERVERS_ELSEWHERE)] {
+            let folder = tempfile::tempdir().expect("a scratch folder");
+            let order = order_to_kill(mode, 3, 100 + seed as u64, true, folder.path());
+            let (mut workers, _servers) = layout.start(&field, &[(ORDER, &order.to_string())]);
+            workers.iter_mut().for_each(|program| _ = program.end(LIMIT));
+            let words: String = workers.iter().map(Program::transcript).collect();
+            // Between hosts it is a broken connection that tells, and it has to be passed on.
+            assert_told(&order, layout.workers(), std::time::Duration::from_secs(2), &format!("{mode}, {name}{words}\n"));
+        }
+    }
+}
+
+fn order_to_kill(mode: Mode, victim: u32, seed: u64, endless: bool, folder: &Path) -> Order {
+    let mut chance = syncline_testkit::sim::Chance::new(seed);
+    let moment = (1 + chance.below(STEPS - 1), chance.below(8000));
+    Order { mode, steps: STEPS, victim: Some((victim, moment.0, moment.1)), endless, folder: folder.to_owned() }
+}

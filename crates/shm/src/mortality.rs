@@ -1,0 +1,46 @@
+//! Numbered moments at which a test lets this process kill itself.
+//!
+//! The promise that an add is wholly in or wholly out must hold for every instruction at which a process may die. A
+//! test names a moment, the process ends there by SIGKILL, and the survivors look at what it left. Release builds have
+//! no trace of it.
+
+#[cfg(debug_assertions)]
+mod imp {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+    /// Lets this process die at the `step`-th moment from now on.
+    pub fn die_at(step: u64) {
+        LEFT.store(step, Ordering::Relaxed);
+    }
+
+    /// How many moments are left of those [`die_at`] allowed.
+    pub fn left() -> u64 {
+        LEFT.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn moment() {
+        if LEFT.load(Ordering::Relaxed) == u64::MAX {
+            return;
+        }
+        if LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let me = rustix::process::getpid();
+            let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
+            // The signal is on its way; nothing may happen after this moment.
+            loop {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+#[cfg(debug_assertions)]
+pub(crate) use imp::moment;
+#[cfg(debug_assertions)]
+pub use imp::{die_at, left};
+
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub(crate) fn moment() {}

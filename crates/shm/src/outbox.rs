@@ -1,0 +1,396 @@
+//! Where a worker leaves its adds until they are part of the table.
+//!
+//! ```text
+//!  [ words: published · finished │ applied · progress │ rescuer ][ 256 entries ][ body: row ids and deltas ]
+//! ```
+//! The owner writes an entry and its bytes, then raises *published*: from that store on the add counts, even if the
+//! owner dies in the next instruction, because everyone else has the outbox mapped too. What is published does not move
+//! or change until it is applied. *applied* counts whole adds, *progress* how far the next one has come; both are
+//! written by whoever applies, normally the owner, after its death a survivor that put itself down as *rescuer*.
+//!
+//! Cost: one copy of the delta (the stage), three stores. Memory: what the largest add needed, taken when first used.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::mortality::moment;
+use crate::placed::{AtomicWord, Line, Placed, Shared};
+use crate::segment::Segment;
+
+/// Adds that may wait in one outbox.
+pub const ENTRIES: u64 = 256;
+const ENTRIES_AT: usize = 4096;
+const BODY_AT: usize = ENTRIES_AT + ENTRIES as usize * size_of::<EntryWords>();
+/// Pieces of the body begin on cache lines.
+const ALIGN: usize = 64;
+/// Progress says which add it belongs to by the low bits of its number, so that a stale word is known as such.
+const PROGRESS_BITS: u32 = 48;
+
+#[repr(C)]
+#[derive(Default)]
+struct Words {
+    owner: Line<OwnerWords>,
+    applier: Line<ApplierWords>,
+    rescuer: Line<AtomicWord>,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct OwnerWords {
+    published: AtomicWord,
+    finished: AtomicWord,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ApplierWords {
+    applied: AtomicWord,
+    progress: AtomicWord,
+}
+
+// SAFETY: `repr(C)`, atomics and padding only, no drop glue, zero is an outbox that was never used.
+unsafe impl Placed for Words {}
+
+#[repr(C, align(64))]
+#[derive(Default)]
+struct EntryWords {
+    sequence: AtomicWord,
+    /// Row ids, or `WHOLE`.
+    rows: AtomicWord,
+    ids_at: AtomicWord,
+    delta_at: AtomicWord,
+    delta_len: AtomicWord,
+    options: [AtomicWord; 2],
+}
+
+// SAFETY: as for `Words`.
+unsafe impl Placed for EntryWords {}
+
+const WHOLE: u64 = u64::MAX;
+
+/// One add as it stands in an outbox.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its number among the adds of its worker, from 1.
+    pub sequence: u64,
+    /// Where its row ids stand in the body; none for the whole table.
+    pub ids: Option<Range<usize>>,
+    /// Where its delta stands.
+    pub delta: Range<usize>,
+    /// Four numbers for the updater.
+    pub options: [u32; 4],
+}
+
+/// A mapped outbox.
+pub struct Outbox {
+    words: Shared<Words>,
+    entries: Vec<Shared<EntryWords>>,
+    body: NonNull<u8>,
+    body_len: usize,
+    _segment: Arc<Segment>,
+}
+
+// SAFETY: the body pointer leads into the segment, which is mapped while `_segment` lives. Who may touch which bytes
+// when is ordered by `published` and `applied`, both atomic.
+unsafe impl Send for Outbox {}
+// SAFETY: as above.
+unsafe impl Sync for Outbox {}
+
+impl Outbox {
+    /// Bytes of a segment for an outbox with `body` bytes of deltas; pages are taken only when used.
+    pub const fn bytes(body: usize) -> usize {
+        BODY_AT + body
+    }
+
+    /// The outbox in `segment`.
+    ///
+    /// # Panics
+    /// When the segment is too small for the words.
+    pub fn new(segment: Arc<Segment>) -> Outbox {
+        assert!(segment.len() >= BODY_AT, "an outbox fits its segment");
+        let body_len = segment.len() - BODY_AT;
+        Outbox {
+            words: segment.place(0),
+            entries: (0..ENTRIES as usize).map(|index| segment.place(ENTRIES_AT + index * size_of::<EntryWords>())).collect(),
+            body: segment.address(BODY_AT, body_len),
+            body_len,
+            _segment: segment,
+        }
+    }
+
+    /// Adds that count.
+    #[inline]
+    pub fn published(&self) -> u64 {
+        self.words.owner.published.get()
+    }
+
+    /// Adds that are applied (where adds are applied one by one).
+    #[inline]
+    pub fn applied(&self) -> u64 {
+        self.words.applier.applied.get()
+    }
+
+    /// Whether no more adds will come.
+    pub fn is_finished(&self) -> bool {
+        self.words.owner.finished.get() != 0
+    }
+
+    /// Says that no more adds will come.
+    pub fn finish(&self) {
+        self.words.owner.finished.publish(1);
+    }
+
+    /// How many bytes of add `sequence` are applied.
+    #[inline]
+    pub fn progress(&self, sequence: u64) -> u64 {
+        let word = self.words.applier.progress.get();
+        if word >> PROGRESS_BITS == sequence & 0xffff { word & ((1 << PROGRESS_BITS) - 1) } else { 0 }
+    }
+
+    /// The word for [`progress`](Outbox::progress).
+    #[inline]
+    pub fn progress_word(&self) -> &AtomicWord {
+        &self.words.applier.progress
+    }
+
+    /// What the word says when `bytes` of add `sequence` are applied.
+    #[inline]
+    pub fn progress_value(sequence: u64, bytes: u64) -> u64 {
+        (sequence & 0xffff) << PROGRESS_BITS | bytes
+    }
+
+    /// Counts add `sequence` as applied.
+    #[inline]
+    pub fn set_applied(&self, sequence: u64) {
+        moment();
+        self.words.applier.applied.publish(sequence);
+        moment();
+    }
+
+    /// Who looks after the outbox of a dead owner: 0 is nobody, otherwise a rank plus one.
+    pub fn rescuer(&self) -> &AtomicWord {
+        &self.words.rescuer
+    }
+
+    /// Add `sequence`, if it stands here and makes sense: its ranges lie inside the body.
+    #[inline]
+    pub fn entry(&self, sequence: u64) -> Option<Entry> {
+        let words = &self.entries[(sequence % ENTRIES) as usize];
+        if words.sequence.get() != sequence {
+            return None;
+        }
+        let range = |at: u64, len: u64| {
+            let end = at.checked_add(len)?;
+            (end <= self.body_len as u64).then_some(at as usize..end as usize)
+        };
+        let ids = match words.rows.get() {
+            WHOLE => None,
+            rows => {
+                let ids = range(words.ids_at.get(), rows.checked_mul(8)?)?;
+                Some(ids).filter(|ids| ids.start.is_multiple_of(8))
+            }
+        };
+        if words.rows.get() != WHOLE && ids.is_none() {
+            return None;
+        }
+        let options = words.options.each_ref().map(AtomicWord::get);
+        Some(Entry {
+            sequence,
+            ids,
+            delta: range(words.delta_at.get(), words.delta_len.get())?,
+            options: [options[0] as u32, (options[0] >> 32) as u32, options[1] as u32, (options[1] >> 32) as u32],
+        })
+    }
+
+    /// Bytes of a published add.
+    #[inline]
+    pub fn delta(&self, range: Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.body_len, "inside the body");
+        // SAFETY: inside the mapping (checked). What is published stays unchanged until it is applied, and callers use
+        // the bytes only until then; they are numbers, so a neighbour that breaks the rule makes wrong sums, no more.
+        unsafe { std::slice::from_raw_parts(self.body.as_ptr().add(range.start), range.len()) }
+    }
+
+    /// Row ids of a published add. Each must be checked before it is used.
+    #[inline]
+    pub fn ids(&self, range: Range<usize>) -> &[i64] {
+        assert!(range.start <= range.end && range.end <= self.body_len && range.start.is_multiple_of(8), "inside the body");
+        // SAFETY: as for `delta`; the body begins on a multiple of 64 and the range on one of 8, so the ids are aligned.
+        unsafe { std::slice::from_raw_parts(self.body.as_ptr().add(range.start).cast(), range.len() / 8) }
+    }
+
+    /// The owner's end. A process makes it once.
+    pub fn post(self: &Arc<Self>) -> Post {
+        Post { outbox: Arc::clone(self), used: 0, budget: 0, staged: None }
+    }
+}
+
+/// The owner's end of an outbox.
+pub struct Post {
+    outbox: Arc<Outbox>,
+    /// Bytes of the body in use, from its beginning.
+    used: usize,
+    /// The largest amount that may be in use before the outbox has to run empty.
+    budget: usize,
+    staged: Option<u64>,
+}
+
+/// Why an add cannot be staged now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Earlier adds must be applied first.
+    Wait,
+    /// It is larger than the outbox can ever hold.
+    Never {
+        /// What fits.
+        room: usize,
+    },
+}
+
+impl Post {
+    /// Makes room for add `sequence` with `ids` row ids and `delta` bytes, when `applied` adds are applied.
+    ///
+    /// What is in flight is kept to one buffer of about the largest add (at least `least` bytes): when more is asked
+    /// for, the outbox must run empty first and is then used from its beginning again, so that its pages stay few.
+    pub fn room(&mut self, sequence: u64, applied: u64, ids: Option<usize>, delta: usize, least: usize) -> Result<Room<'_>, Full> {
+        let need = ids.map_or(0, |ids| (ids * 8).next_multiple_of(ALIGN)) + delta.next_multiple_of(ALIGN);
+        if need > self.outbox.body_len {
+            return Err(Full::Never { room: self.outbox.body_len });
+        }
+        let empty = applied + 1 >= sequence;
+        if empty {
+            self.used = 0;
+        }
+        self.budget = self.budget.max(need).max(least).min(self.outbox.body_len);
+        if self.used + need > self.budget || sequence > applied + ENTRIES {
+            return Err(Full::Wait);
+        }
+        let ids_at = self.used;
+        let delta_at = ids_at + ids.map_or(0, |ids| (ids * 8).next_multiple_of(ALIGN));
+        let words = &self.outbox.entries[(sequence % ENTRIES) as usize];
+        words.sequence.set(0);
+        words.rows.set(ids.map_or(WHOLE, |ids| ids as u64));
+        words.ids_at.set(ids_at as u64);
+        words.delta_at.set(delta_at as u64);
+        words.delta_len.set(delta as u64);
+        // SAFETY: `need` bytes from `used` on lie inside the body; nothing published stands there, because either the
+        // outbox is empty or `used` is behind all that is in flight; the borrow of `self` keeps others of this process out.
+        let (ids_room, delta_room) = unsafe {
+            let at = self.outbox.body.as_ptr();
+            (
+                std::slice::from_raw_parts_mut(at.add(ids_at).cast::<i64>(), ids.unwrap_or(0)),
+                std::slice::from_raw_parts_mut(at.add(delta_at), delta),
+            )
+        };
+        Ok(Room { ids: ids_room, delta: delta_room, end: ids_at + need })
+    }
+
+    /// Completes the entry whose room was filled up to `end` ([`Room::end`]); it does not count yet.
+    pub fn stage(&mut self, sequence: u64, options: [u32; 4], end: usize) {
+        let words = &self.outbox.entries[(sequence % ENTRIES) as usize];
+        words.options[0].set(u64::from(options[0]) | u64::from(options[1]) << 32);
+        words.options[1].set(u64::from(options[2]) | u64::from(options[3]) << 32);
+        words.sequence.set(sequence);
+        self.used = end;
+        self.staged = Some(sequence);
+        moment();
+    }
+
+    /// Makes the staged add count. False when `sequence` is not the staged one.
+    pub fn publish(&mut self, sequence: u64) -> bool {
+        if self.staged != Some(sequence) || sequence != self.outbox.published() + 1 {
+            return false;
+        }
+        self.staged = None;
+        moment();
+        self.outbox.words.owner.published.publish(sequence);
+        moment();
+        true
+    }
+
+    /// Forgets the staged add.
+    pub fn discard(&mut self, sequence: u64) {
+        if self.staged == Some(sequence) {
+            self.staged = None;
+        }
+    }
+
+    /// The outbox.
+    pub fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+}
+
+/// Room for one add.
+pub struct Room<'a> {
+    /// For its row ids.
+    pub ids: &'a mut [i64],
+    /// For its delta.
+    pub delta: &'a mut [u8],
+    /// What to tell [`Post::stage`].
+    pub end: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outbox(body: usize) -> Arc<Outbox> {
+        Arc::new(Outbox::new(Segment::create("test", Outbox::bytes(body)).unwrap()))
+    }
+
+    #[test]
+    fn an_add_counts_only_when_published() {
+        let outbox = outbox(4096);
+        let mut post = outbox.post();
+        let room = post.room(1, 0, Some(2), 16, 1024).unwrap();
+        room.ids.copy_from_slice(&[5, -1]);
+        room.delta.copy_from_slice(&[7; 16]);
+        let end = room.end;
+        post.stage(1, [1, 2, 3, 4], end);
+        assert_eq!(outbox.published(), 0);
+        assert!(!post.publish(2) && post.publish(1) && !post.publish(1), "once, and only the staged one");
+        let entry = outbox.entry(1).unwrap();
+        assert_eq!((outbox.ids(entry.ids.unwrap()), outbox.delta(entry.delta), entry.options), (&[5, -1][..], &[7; 16][..], [1, 2, 3, 4]));
+        assert!(outbox.entry(2).is_none());
+    }
+
+    #[test]
+    fn a_full_outbox_waits_and_then_begins_anew() {
+        let outbox = outbox(1 << 20);
+        let mut post = outbox.post();
+        for sequence in 1..=2 {
+            let end = post.room(sequence, 0, None, 500, 1024).unwrap().end;
+            post.stage(sequence, [0; 4], end);
+            assert!(post.publish(sequence));
+        }
+        assert_eq!(post.room(3, 1, None, 500, 1024).err(), Some(Full::Wait));
+        assert_eq!(post.room(3, 2, None, 1 << 30, 1024).err(), Some(Full::Never { room: 1 << 20 }));
+        let end = post.room(3, 2, None, 500, 1024).unwrap().end;
+        post.stage(3, [0; 4], end);
+        assert_eq!(outbox.entry(3).unwrap().delta.start, 0);
+    }
+
+    #[test]
+    fn progress_of_an_earlier_add_is_not_taken_for_this_ones() {
+        let outbox = outbox(64);
+        outbox.progress_word().set(Outbox::progress_value(7, 4096));
+        assert_eq!((outbox.progress(7), outbox.progress(8)), (4096, 0));
+    }
+
+    #[test]
+    fn entries_that_point_outside_are_not_believed() {
+        let outbox = outbox(4096);
+        let words = &outbox.entries[1];
+        words.sequence.set(1);
+        words.rows.set(WHOLE);
+        words.delta_at.set(u64::MAX);
+        words.delta_len.set(8);
+        assert!(outbox.entry(1).is_none());
+        words.delta_at.set(0);
+        assert!(outbox.entry(1).is_some());
+        words.rows.set(1 << 61);
+        assert!(outbox.entry(1).is_none());
+    }
+}

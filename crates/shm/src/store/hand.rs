@@ -1,0 +1,50 @@
+//! What one process needs to change stripes: a redo record and room for one block of new contents.
+//!
+//! ```text
+//!   1. new contents are computed in the scratch            dies here: nothing has changed
+//!   2. the record says: scratch → there, then word = value
+//!   3. armed = stripe + 1                                   from here on the change happens, whoever dies
+//!   4. scratch → there
+//!   5. word = value        (how far the add has come)
+//!   6. armed = 0
+//! ```
+//! Whoever inherits the stripe of a dead hand repeats 4 to 6; all three can be repeated without harm while the stripe
+//! is held. Only the order of the stores within the dying process matters: the kernel reports its end after all of them.
+
+use crate::placed::Placed;
+use crate::sync::AtomicU64;
+
+/// The most lanes one change touches: the values and two of the updater's states.
+pub const MOST_LANES: usize = 3;
+
+/// Bytes of scratch of a hand: a block of values and of two states that may be twice as wide.
+pub(super) const SCRATCH: usize = 64 << 10;
+
+/// The words of a hand.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(super) struct Record {
+    /// The stripe the record is about, plus one; 0 is no change under way.
+    pub(super) armed: AtomicU64,
+    /// Which word tells the progress: 0 is the stripe's own, w + 1 the outbox of worker w.
+    pub(super) progress_of: AtomicU64,
+    /// What it will say.
+    pub(super) progress: AtomicU64,
+    /// How many copies are to be made.
+    pub(super) copies: AtomicU64,
+    pub(super) copy: [RecordedCopy; MOST_LANES],
+}
+
+/// Scratch bytes and where they go.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct RecordedCopy {
+    /// Offset in the store's segment.
+    pub(super) to: AtomicU64,
+    pub(super) len: AtomicU64,
+    /// Offset in the scratch.
+    pub(super) from: AtomicU64,
+}
+
+// SAFETY: `repr(C)`, atomics and padding only, no drop glue, zero is a hand at rest.
+unsafe impl Placed for Record {}

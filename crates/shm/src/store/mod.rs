@@ -1,0 +1,516 @@
+//! Numbers that many processes read and change, and that survive the death of whoever changes them.
+//!
+//! ```text
+//!  [ header ][ hand 0 ][ hand 1 ] …   [ stripe words ][ lane 0: values ][ lane 1: a state ] … [ stamps of rows ]
+//! ```
+//! The elements are cut into stripes; a stripe is read without a lock and changed by one [`Hand`] at a time (see
+//! `stripe`). A change never lets anyone see or inherit half of it: new contents are written beside the old ones first
+//! and copied over under a redo record (see `hand`).
+//!
+//! Cost: a read is one copy and two loads per stripe. A change is one pass over the old contents, one write to a
+//! scratch that stays in the first-level cache, and one copy from there: the memory behind the stripe is read once and
+//! written once. A take and a let-go are one atomic exchange and one store.
+
+mod hand;
+mod racing_copy;
+mod stripe;
+
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+pub use hand::MOST_LANES;
+use hand::{Record, SCRATCH};
+pub use stripe::{Busy, StripeWord};
+
+use crate::mortality::moment;
+pub use crate::placed::AtomicWord;
+use crate::placed::{Line, Placed, Shared};
+use crate::segment::Segment;
+use crate::sync::{Ordering, fence};
+
+/// How a store is laid out; every process that maps it must come to the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// How many processes may change it.
+    pub hands: usize,
+    /// How many elements each lane has.
+    pub elements: u64,
+    /// Bytes of an element of each lane; lane 0 holds the values.
+    pub lanes: Vec<usize>,
+    /// Elements of one stripe.
+    pub stripe: u64,
+    /// Rows that carry a stamp of their last change; 0 for none.
+    pub stamps: u64,
+}
+
+const PAGE: usize = 4096;
+const RECORD: usize = 256;
+const HAND: usize = RECORD + SCRATCH;
+
+impl Layout {
+    /// How many stripes there are.
+    pub fn stripes(&self) -> usize {
+        self.elements.div_ceil(self.stripe) as usize
+    }
+
+    /// The segment's size.
+    pub fn bytes(&self) -> usize {
+        self.stamps_at() + (self.stamps as usize * size_of::<Stamp>()).next_multiple_of(PAGE)
+    }
+
+    fn stripes_at(&self) -> usize {
+        (PAGE + self.hands * HAND).next_multiple_of(PAGE)
+    }
+
+    fn lane_at(&self, lane: usize) -> usize {
+        let before: usize = self.lanes[..lane].iter().map(|size| (self.elements as usize * size).next_multiple_of(PAGE)).sum();
+        (self.stripes_at() + self.stripes() * size_of::<Stripe>()).next_multiple_of(PAGE) + before
+    }
+
+    fn stamps_at(&self) -> usize {
+        self.lane_at(self.lanes.len())
+    }
+}
+
+/// The words of one stripe, alone on a line.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct Stripe {
+    /// Who changes it.
+    pub word: StripeWord,
+    /// How far its rounds have come, in the terms of whoever uses the store.
+    pub progress: AtomicWord,
+}
+
+// SAFETY: `repr(C)`, atomics and padding only, no drop glue, zero is an untouched stripe.
+unsafe impl Placed for Stripe {}
+
+/// When a row was last changed, and by whom: two words so that each worker can tell others' changes from its own.
+#[repr(C)]
+#[derive(Default)]
+pub struct Stamp {
+    /// `epoch << 16 | worker + 1` of the last change.
+    pub last: AtomicWord,
+    /// The epoch of the last change by somebody other than that worker.
+    pub other: AtomicWord,
+}
+
+/// Words that belong to the store as a whole, each on a line of its own.
+#[repr(C)]
+#[derive(Default)]
+pub struct Header {
+    ready: Line<AtomicWord>,
+    rounds: Line<AtomicWord>,
+    epoch: Line<AtomicWord>,
+}
+
+impl Header {
+    /// Rounds that are applied on every stripe.
+    pub fn rounds(&self) -> &AtomicWord {
+        &self.rounds
+    }
+
+    /// Moves on with every reader of changed rows; 0 while nobody asked for any, and then no row is stamped.
+    pub fn epoch(&self) -> &AtomicWord {
+        &self.epoch
+    }
+}
+
+// SAFETY: `repr(C)`, atomics and padding only, no drop glue, zero is a store that is not ready.
+unsafe impl Placed for Header {}
+
+/// A mapped store.
+pub struct Store {
+    layout: Layout,
+    header: Shared<Header>,
+    records: Vec<Shared<Record>>,
+    stripes: NonNull<Stripe>,
+    stamps: NonNull<Stamp>,
+    lanes: Vec<NonNull<u8>>,
+    base: NonNull<u8>,
+    _segment: Arc<Segment>,
+}
+
+// SAFETY: the pointers lead into the segment, which is mapped while `_segment` lives; stripes and stamps are atomics,
+// lane bytes are reached only by racing copies and by the hand that holds their stripe.
+unsafe impl Send for Store {}
+// SAFETY: as above.
+unsafe impl Sync for Store {}
+
+impl Store {
+    /// The store in `segment`, which has at least `layout.bytes()` bytes, zero when it is new.
+    ///
+    /// # Panics
+    /// When the segment is too small for the layout.
+    pub fn new(segment: Arc<Segment>, layout: Layout) -> Store {
+        assert!(segment.len() >= layout.bytes(), "a store fits its segment");
+        assert!(size_of::<Header>() <= PAGE && size_of::<Record>() <= RECORD, "the words have the room the layout gives them");
+        let base = segment.address(0, layout.bytes());
+        // SAFETY: all offsets of a layout lie below its `bytes()`, which were just checked to be mapped.
+        let at = |offset: usize| unsafe { base.add(offset) };
+        Store {
+            header: segment.place(0),
+            records: (0..layout.hands).map(|hand| segment.place(PAGE + hand * HAND)).collect(),
+            stripes: at(layout.stripes_at()).cast(),
+            stamps: at(layout.stamps_at()).cast(),
+            lanes: (0..layout.lanes.len()).map(|lane| at(layout.lane_at(lane))).collect(),
+            base,
+            layout,
+            _segment: segment,
+        }
+    }
+
+    /// Takes the memory of all lanes now and maps it here, so that no later access waits for pages.
+    pub fn reserve(&self) -> Result<(), crate::segment::SegmentError> {
+        let lanes = self.layout.lane_at(0)..self.layout.stamps_at();
+        self._segment.reserve(lanes.start, lanes.len())
+    }
+
+    /// How it is laid out.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Its common words.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Says that the initial contents are in place.
+    pub fn set_ready(&self) {
+        self.header.ready.set(1);
+    }
+
+    /// Whether they are.
+    pub fn is_ready(&self) -> bool {
+        self.header.ready.get() != 0
+    }
+
+    /// The words of stripe `index`.
+    #[inline]
+    pub fn stripe(&self, index: usize) -> &Stripe {
+        assert!(index < self.layout.stripes(), "stripe {index} exists");
+        // SAFETY: `index` was just checked, the layout reserves that many stripes in the mapping, aligned to 64 because
+        // they begin on a page, and a `Stripe` is nothing but atomics.
+        unsafe { self.stripes.add(index).as_ref() }
+    }
+
+    /// The elements of stripe `index`.
+    #[inline]
+    pub fn elements_of(&self, index: usize) -> Range<u64> {
+        let first = index as u64 * self.layout.stripe;
+        first..(first + self.layout.stripe).min(self.layout.elements)
+    }
+
+    /// The stamp of a row.
+    #[inline]
+    pub fn stamp(&self, row: u64) -> &Stamp {
+        assert!(row < self.layout.stamps, "row {row} has a stamp");
+        // SAFETY: as for `stripe`: checked, mapped, aligned to a page and made of atomics.
+        unsafe { self.stamps.add(row as usize).as_ref() }
+    }
+
+    /// Asks for the words of the stripe and the first bytes of the elements ahead of their use.
+    #[inline]
+    pub fn prefetch(&self, lane: usize, elements: Range<u64>) {
+        let Some(at) = self.checked(lane, &elements) else { return };
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let stripe = (elements.start / self.layout.stripe) as usize;
+            let bytes = (elements.end - elements.start) as usize * self.layout.lanes[lane];
+            // SAFETY: a prefetch reads nothing and cannot fault; the addresses lie inside the mapping anyway.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(self.stripes.as_ptr().wrapping_add(stripe).cast());
+                for line in (0..bytes.min(1024)).step_by(64) {
+                    _mm_prefetch::<_MM_HINT_T0>(at.as_ptr().wrapping_add(line).cast());
+                }
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
+    /// Copies elements of one stripe, if nobody changes it meanwhile; tries again a few times before it says who does.
+    #[inline]
+    pub fn try_read(&self, lane: usize, elements: Range<u64>, out: &mut [u8]) -> Result<(), Busy> {
+        let from = self.checked(lane, &elements).expect("elements lie inside the store");
+        assert_eq!(out.len(), (elements.end - elements.start) as usize * self.layout.lanes[lane], "room for the elements");
+        let stripe = (elements.start / self.layout.stripe) as usize;
+        assert!(elements.is_empty() || (elements.end - 1) / self.layout.stripe == stripe as u64, "one stripe at a time");
+        if elements.is_empty() {
+            return Ok(());
+        }
+        let word = &self.stripe(stripe).word;
+        loop {
+            let begun = word.begin()?;
+            // SAFETY: `checked` keeps the source inside the mapped lane, `out` is the caller's own and exactly as long.
+            // The source may change under the copy, which `copy_racing` allows; the second look tells.
+            unsafe { racing_copy::copy_racing(from.as_ptr(), out.as_mut_ptr(), out.len()) };
+            if word.unchanged(begun) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes elements without any lock or record: only while nobody else uses the store, before it is ready.
+    pub fn write_unguarded(&self, lane: usize, elements: Range<u64>, bytes: &[u8]) {
+        let to = self.checked(lane, &elements).expect("elements lie inside the store");
+        assert_eq!(bytes.len(), (elements.end - elements.start) as usize * self.layout.lanes[lane], "bytes for the elements");
+        // SAFETY: the target lies inside the mapped lane and is as long as `bytes`, which is private memory. Should
+        // somebody else touch it after all, the bytes become a mixture of numbers; nothing else depends on them.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
+    }
+
+    /// The address of the first of `elements`, if all lie inside the lane.
+    #[inline]
+    fn checked(&self, lane: usize, elements: &Range<u64>) -> Option<NonNull<u8>> {
+        let inside = elements.start <= elements.end && elements.end <= self.layout.elements;
+        // SAFETY: the offset lies inside the lane, whose bytes the layout reserves in the mapping.
+        inside.then(|| unsafe { self.lanes[lane].add(elements.start as usize * self.layout.lanes[lane]) })
+    }
+
+    /// The hand of the process with this number. A process makes it once and keeps it to itself.
+    pub fn hand(&self, number: u32) -> Hand {
+        let record = self.records[number as usize].clone();
+        // SAFETY: the layout reserves the scratch right behind the record.
+        let scratch = unsafe { self.base.add(PAGE + number as usize * HAND + RECORD) };
+        Hand { number, record, scratch, _segment: Arc::clone(&self._segment) }
+    }
+
+    /// Takes a stripe for a hand, which then [`hold`](Hand::hold)s it.
+    #[inline]
+    pub fn take(&self, index: usize, hand: &Hand) -> Result<(), Busy> {
+        self.stripe(index).word.try_take(hand.number)?;
+        moment();
+        Ok(())
+    }
+
+    /// Takes a stripe over from the dead hand that held it, for `heir`, finishing what the dead one had begun.
+    ///
+    /// `progress` writes the word that a record names: w + 1 is the outbox of worker w. `is_dead` says which hands are
+    /// dead for certain. False when somebody else inherited it or it is free again.
+    pub fn inherit(&self, index: usize, dead: u32, heir: &Hand, is_dead: &dyn Fn(u32) -> bool, progress: &dyn Fn(u64, u64)) -> bool {
+        if !self.stripe(index).word.inherit(dead, heir.number) {
+            return false;
+        }
+        fence(Ordering::SeqCst); // everything the dead process stored is visible: its end was reported after it
+        // An earlier heir may have died in the middle of this, so every dead hand's record is looked at.
+        for (hand, record) in self.records.iter().enumerate() {
+            if record.armed.load(Ordering::Acquire) == index as u64 + 1 && is_dead(hand as u32) {
+                self.replay(hand, record, index, progress);
+            }
+        }
+        true
+    }
+
+    /// The stripe that a hand is changing right now, or was when it died.
+    pub fn under_change(&self, hand: u32) -> Option<usize> {
+        let armed = self.records[hand as usize].armed.load(Ordering::Acquire);
+        (1..=self.layout.stripes() as u64).contains(&armed).then(|| armed as usize - 1)
+    }
+
+    fn replay(&self, hand: usize, record: &Record, index: usize, progress: &dyn Fn(u64, u64)) {
+        let copies = (record.copies.load(Ordering::Acquire) as usize).min(MOST_LANES);
+        for copy in &record.copy[..copies] {
+            let (to, len, from) =
+                (copy.to.load(Ordering::Relaxed) as usize, copy.len.load(Ordering::Relaxed) as usize, copy.from.load(Ordering::Relaxed) as usize);
+            // A record is written by a process of the same job, but its numbers are checked before they become addresses.
+            let lanes = self.layout.lane_at(0)..self.layout.stamps_at();
+            if from > SCRATCH || len > SCRATCH - from || to < lanes.start || to > lanes.end || len > lanes.end - to {
+                continue;
+            }
+            // SAFETY: both ranges were just checked to lie inside the mapping, in the scratch and in the lanes, which
+            // do not overlap. The stripe is held by this process, so nobody else writes there.
+            unsafe {
+                let scratch = self.base.as_ptr().add(PAGE + hand * HAND + RECORD + from);
+                std::ptr::copy_nonoverlapping(scratch, self.base.as_ptr().add(to), len);
+            }
+        }
+        self.say_progress(index, record.progress_of.load(Ordering::Relaxed), record.progress.load(Ordering::Relaxed), progress);
+        record.armed.store(0, Ordering::Release);
+    }
+
+    #[inline]
+    fn say_progress(&self, index: usize, of: u64, value: u64, outbox: &dyn Fn(u64, u64)) {
+        if of == 0 { self.stripe(index).progress.set(value) } else { outbox(of, value) }
+    }
+}
+
+/// One process's means to change stripes.
+pub struct Hand {
+    number: u32,
+    record: Shared<Record>,
+    scratch: NonNull<u8>,
+    _segment: Arc<Segment>,
+}
+
+// SAFETY: the scratch lies in the segment that `_segment` keeps mapped, and only the owner of the hand writes it.
+unsafe impl Send for Hand {}
+
+impl Hand {
+    /// The stripe that was taken or inherited for this hand.
+    ///
+    /// # Panics
+    /// When it was not.
+    #[inline]
+    pub fn hold<'a>(&'a mut self, store: &'a Store, index: usize) -> Hold<'a> {
+        assert_eq!(store.stripe(index).word.holder(), Some(Busy { hand: self.number }), "a stripe is taken before it is held");
+        Hold { store, hand: self, index }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+/// A stripe in hand. Dropping it lets go.
+pub struct Hold<'a> {
+    store: &'a Store,
+    hand: &'a mut Hand,
+    index: usize,
+}
+
+/// Where a change writes how far it has come.
+#[derive(Clone, Copy)]
+pub enum Progress<'a> {
+    /// The stripe's own word.
+    Stripe(u64),
+    /// The outbox of worker `worker`.
+    Outbox {
+        /// Whose.
+        worker: u32,
+        /// Its word.
+        word: &'a AtomicWord,
+        /// What it will say.
+        value: u64,
+    },
+}
+
+impl<'a> Hold<'a> {
+    /// The stripe's number.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// What the stripe's own word says of its progress.
+    pub fn progress(&self) -> u64 {
+        self.store.stripe(self.index).progress.get()
+    }
+
+    /// Sets the stripe's own progress outside of a change.
+    pub fn set_progress(&mut self, value: u64) {
+        self.store.stripe(self.index).progress.set(value);
+    }
+
+    /// The current contents of some of the stripe's elements.
+    #[inline]
+    pub fn contents(&self, lane: usize, elements: Range<u64>) -> &[u8] {
+        let at = self.inside(lane, &elements);
+        // SAFETY: inside the lane (`inside`); this hand holds the stripe and writes only through `&mut self`, so nobody
+        // changes the bytes while the borrow lasts.
+        unsafe { std::slice::from_raw_parts(at.as_ptr(), (elements.end - elements.start) as usize * self.store.layout.lanes[lane]) }
+    }
+
+    /// The elements themselves, to be changed in place: whoever dies meanwhile leaves half of it behind, so this is for
+    /// a process that is alone with its store, and for copies nobody else reads.
+    #[inline]
+    pub fn contents_mut(&mut self, lane: usize, elements: Range<u64>) -> &mut [u8] {
+        let at = self.inside(lane, &elements);
+        // SAFETY: as in `contents`, and the exclusive borrow of the hold makes it the only reference. Readers in other
+        // threads copy with `copy_racing` and throw the copy away when the stripe's word names a hand.
+        unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), (elements.end - elements.start) as usize * self.store.layout.lanes[lane]) }
+    }
+
+    fn inside(&self, lane: usize, elements: &Range<u64>) -> NonNull<u8> {
+        let mine = self.store.elements_of(self.index);
+        assert!(elements.start >= mine.start && elements.end <= mine.end, "elements of the stripe in hand");
+        self.store.checked(lane, elements).expect("a stripe's elements lie inside the store")
+    }
+
+    /// Changes `elements` in the given lanes: `compute` gets the old contents and room for the new ones, lane by lane.
+    ///
+    /// From the moment it is armed, the change happens even if this process dies, and `progress` with it.
+    ///
+    /// # Panics
+    /// When the new contents do not fit the scratch ([`block_elements`] tells how many do) or there are too many lanes.
+    #[inline]
+    pub fn change(
+        &mut self,
+        elements: Range<u64>,
+        lanes: &[usize],
+        progress: Progress<'_>,
+        compute: impl FnOnce([&[u8]; MOST_LANES], [&mut [u8]; MOST_LANES]),
+    ) {
+        assert!(lanes.len() <= MOST_LANES && !lanes.is_empty(), "one to three lanes");
+        let count = (elements.end - elements.start) as usize;
+        let mut old: [&[u8]; MOST_LANES] = [&[]; MOST_LANES];
+        let mut new: [&mut [u8]; MOST_LANES] = [&mut [], &mut [], &mut []];
+        let record = &*self.hand.record;
+        let mut used = 0;
+        for (index, &lane) in lanes.iter().enumerate() {
+            let len = count * self.store.layout.lanes[lane];
+            assert!(len <= SCRATCH - used, "a block fits the scratch");
+            let at = self.inside(lane, &elements);
+            // SAFETY: the old bytes lie inside the lane and nobody changes them while the stripe is in hand (the copy
+            // below comes after the last use of these borrows). The scratch piece is this hand's own, inside its room,
+            // and the pieces do not overlap.
+            unsafe {
+                old[index] = std::slice::from_raw_parts(at.as_ptr(), len);
+                new[index] = std::slice::from_raw_parts_mut(self.hand.scratch.as_ptr().add(used), len);
+            }
+            let copy = &record.copy[index];
+            copy.to.store((at.as_ptr().addr() - self.store.base.as_ptr().addr()) as u64, Ordering::Relaxed);
+            copy.len.store(len as u64, Ordering::Relaxed);
+            copy.from.store(used as u64, Ordering::Relaxed);
+            used += len.next_multiple_of(64);
+        }
+        compute(old, new);
+        let (of, value) = match &progress {
+            Progress::Stripe(value) => (0, *value),
+            Progress::Outbox { worker, value, .. } => (u64::from(*worker) + 1, *value),
+        };
+        record.copies.store(lanes.len() as u64, Ordering::Relaxed);
+        record.progress_of.store(of, Ordering::Relaxed);
+        record.progress.store(value, Ordering::Relaxed);
+        moment();
+        record.armed.store(self.index as u64 + 1, Ordering::Release);
+        moment();
+        let mut from = 0;
+        for &lane in lanes {
+            let to = self.inside(lane, &elements);
+            let len = count * self.store.layout.lanes[lane];
+            // SAFETY: as above: scratch and lane are inside their rooms and apart; the borrows given to `compute` have
+            // ended. Racing readers in other threads or processes discard what they copied (`copy_racing`).
+            unsafe { std::ptr::copy_nonoverlapping(self.hand.scratch.as_ptr().add(from), to.as_ptr(), len) };
+            from += len.next_multiple_of(64);
+            moment();
+        }
+        match progress {
+            Progress::Stripe(value) => self.store.stripe(self.index).progress.set(value),
+            Progress::Outbox { word, value, .. } => word.set(value),
+        }
+        moment();
+        record.armed.store(0, Ordering::Release);
+        moment();
+    }
+}
+
+impl Drop for Hold<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.store.stripe(self.index).word.let_go();
+        moment();
+    }
+}
+
+/// How many elements of lanes this wide one change may touch.
+pub fn block_elements(widths: &[usize]) -> u64 {
+    let width: usize = widths.iter().sum::<usize>().max(1);
+    ((SCRATCH - 64 * MOST_LANES) / width) as u64
+}
+
+#[cfg(test)]
+mod tests;

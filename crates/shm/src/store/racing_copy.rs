@@ -1,0 +1,110 @@
+//! Copies out of memory that another thread or process may be writing at the same moment.
+//!
+//! A reader of a stripe copies first and asks afterwards whether the bytes were still. Rust has no copy that may race,
+//! so it is made of loads the compiler cannot reason about: assembly on x86-64, volatile words elsewhere. A torn copy
+//! is then merely wrong bytes, which the stripe's word makes the reader throw away.
+
+/// Copies `len` bytes from `from`, which may change meanwhile, to `to`.
+///
+/// # Safety
+/// `from..from+len` is mapped and readable, `to..to+len` is private to the caller and writable, and they do not overlap.
+#[inline]
+pub(super) unsafe fn copy_racing(from: *const u8, to: *mut u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promise, passed on.
+    unsafe {
+        copy_x86(from, to, len)
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's promise, passed on.
+    unsafe {
+        copy_volatile(from, to, len)
+    };
+}
+
+/// 64 bytes a turn through four registers of the baseline, then the rest by bytes.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn copy_x86(from: *const u8, to: *mut u8, len: usize) {
+    use std::arch::asm;
+    // SAFETY: reads exactly `len` bytes at `from` and writes as many at `to`, both valid by the caller's promise. The
+    // loads may race with stores of other processes: in assembly that is no undefined behaviour, each byte is then the
+    // old or the new one. Only the named registers and the flags change; the direction flag is clear on entry by the ABI.
+    unsafe {
+        asm!(
+            "test {turns}, {turns}",
+            "jz 3f",
+            "2:",
+            "movups {a}, [rsi]",
+            "movups {b}, [rsi + 16]",
+            "movups {c}, [rsi + 32]",
+            "movups {d}, [rsi + 48]",
+            "movups [rdi], {a}",
+            "movups [rdi + 16], {b}",
+            "movups [rdi + 32], {c}",
+            "movups [rdi + 48], {d}",
+            "add rsi, 64",
+            "add rdi, 64",
+            "dec {turns}",
+            "jnz 2b",
+            "3:",
+            "test rcx, rcx",
+            "jz 4f",
+            "rep movsb",
+            "4:",
+            turns = inout(reg) len / 64 => _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            inout("rcx") len % 64 => _,
+            options(nostack),
+        );
+    }
+}
+
+/// Word by word where both ends allow it, else byte by byte.
+#[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "other processors, and the tests"))]
+unsafe fn copy_volatile(from: *const u8, to: *mut u8, len: usize) {
+    let mut done = 0;
+    if from.addr() % 8 == to.addr() % 8 {
+        while done < len && !from.wrapping_add(done).addr().is_multiple_of(8) {
+            // SAFETY: `done < len`, inside both ranges by the caller's promise.
+            unsafe { to.add(done).write(from.add(done).read_volatile()) };
+            done += 1;
+        }
+        while len - done >= 8 {
+            // SAFETY: eight bytes are left in both ranges, and both addresses are aligned as just arranged.
+            unsafe { to.add(done).cast::<u64>().write(from.add(done).cast::<u64>().read_volatile()) };
+            done += 8;
+        }
+    }
+    while done < len {
+        // SAFETY: `done < len`, inside both ranges by the caller's promise.
+        unsafe { to.add(done).write(from.add(done).read_volatile()) };
+        done += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_and_alignment_arrives() {
+        let source: Vec<u8> = (0..300).map(|i| i as u8).collect();
+        for copy in [copy_racing as unsafe fn(*const u8, *mut u8, usize), copy_volatile] {
+            for (skip, shift) in [(0, 0), (1, 1), (3, 0), (8, 5)] {
+                for len in [0, 1, 7, 8, 15, 63, 64, 65, 127, 128, 200] {
+                    let mut target = vec![0xee; 300];
+                    // SAFETY: both ranges lie inside their vectors (8 + 200 < 300).
+                    unsafe { copy(source.as_ptr().add(skip), target.as_mut_ptr().add(shift), len) };
+                    assert_eq!(target[shift..shift + len], source[skip..skip + len]);
+                    assert!(target[shift + len..].iter().all(|byte| *byte == 0xee), "nothing behind the end is touched");
+                }
+            }
+        }
+    }
+}

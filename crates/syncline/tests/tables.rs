@@ -1,0 +1,268 @@
+//! Tables as their users see them, with the ranks of a job as threads of one process that share real memory.
+
+use syncline::bootstrap::{Arguments, Environment};
+use syncline::{AddOptions, Config, Consistency, DType, Deadline, Element, ErrorKind, Session, Spec, Table, Updater};
+use syncline_testkit::ranks::threads;
+
+/// Runs `body` on each rank of a job of `world`, each on a thread with a session of its own.
+fn job<T: Send>(world: u32, name: &str, body: impl Fn(&Session) -> T + Sync) -> Vec<T> {
+    let rendezvous = format!("unix:@tables-test-{}-{name}-{world}", std::process::id());
+    threads(world as usize, |rank| {
+        let (rank, world) = (rank.to_string(), world.to_string());
+        let environment = Environment::from_variables([
+            ("SYNCLINE_RANK", rank.as_str()),
+            ("SYNCLINE_WORLD_SIZE", world.as_str()),
+            ("SYNCLINE_RENDEZVOUS", rendezvous.as_str()),
+            ("SYNCLINE_TOKEN", "t"),
+            ("SYNCLINE_TIMEOUT", "10"),
+        ]);
+        let config = Config::from_environment(&environment, &Arguments::default()).expect("a sound environment");
+        let session = Session::open(config).expect("everybody comes");
+        let result = body(&session);
+        session.shutdown().expect("a polite end");
+        result
+    })
+}
+
+fn by() -> Deadline {
+    Deadline::after(std::time::Duration::from_secs(10))
+}
+
+fn add<T: Element + bytemuck::Pod>(table: &Table, delta: &[T], rows: Option<&[i64]>) {
+    table.add(bytemuck::cast_slice(delta), rows, &AddOptions::default(), false, by()).expect("added");
+}
+
+fn get<T: Element + bytemuck::Pod>(table: &Table, rows: Option<&[i64]>) -> Vec<T> {
+    let bytes = rows.map_or(table.spec().bytes(), |rows| rows.len() * table.spec().row_bytes());
+    let mut out = vec![T::zeroed(); bytes / size_of::<T>()];
+    table.get(bytemuck::cast_slice_mut(&mut out), rows, by()).expect("fetched");
+    out
+}
+
+#[test]
+fn the_array_of_multiversos_own_test() {
+    for world in 1..=4 {
+        job(world, "array", |session| {
+            let size = 10_000;
+            let table = session.create_table(Spec::array(size), None).unwrap();
+            let delta: Vec<f32> = (1..=size).map(|value| value as f32).collect();
+            for round in 0..100 {
+                add(&table, &delta, None);
+                add(&table, &delta, None);
+                session.barrier().unwrap();
+                let factor = ((round + 1) * 2 * world) as f32;
+                let values = get::<f32>(&table, None);
+                assert!(values.iter().zip(&delta).all(|(value, delta)| *value == delta * factor), "round {round}");
+                session.barrier().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn the_matrix_of_multiversos_own_test() {
+    for world in 1..=4 {
+        job(world, "matrix", |session| {
+            let table = session.create_table(Spec::matrix(11, 10), None).unwrap();
+            let all: Vec<f32> = (0..110).map(|value| value as f32).collect();
+            let ids = [0_i64, 1, 5, 10];
+            let rows: Vec<f32> = ids.iter().flat_map(|id| (0..10).map(move |col| (id * 10 + col) as f32)).collect();
+            for count in 1..=20 {
+                add(&table, &all, None);
+                add(&table, &rows, Some(&ids));
+                session.barrier().unwrap();
+                let factor = (count * world) as f32;
+                for (index, value) in get::<f32>(&table, None).into_iter().enumerate() {
+                    let twice = if ids.contains(&(index as i64 / 10)) { 2.0 } else { 1.0 };
+                    assert_eq!(value, index as f32 * factor * twice);
+                }
+                session.barrier().unwrap();
+                let fetched = get::<f32>(&table, Some(&ids));
+                assert!(fetched.iter().zip(&rows).all(|(value, row)| *value == row * factor * 2.0));
+                session.barrier().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn sync_workers_see_the_same_rounds() {
+    for (world, size) in [(1, 10), (2, 40_000), (3, 100_000), (4, 5)] {
+        let seen = job(world, "rounds", |session| {
+            let table = session.create_table(Spec::array(size).with_consistency(Consistency::Sync), None).unwrap();
+            let mut seen = Vec::new();
+            for round in 0..30_u32 {
+                let delta: Vec<f32> = (0..size).map(|i| 0.1 * (i % 13) as f32 + 0.37 * (session.rank() * 7 + round) as f32).collect();
+                add(&table, &delta, None);
+                if round % 3 == session.rank() % 3 {
+                    std::thread::yield_now();
+                }
+                seen.push(get::<f32>(&table, None));
+            }
+            seen
+        });
+        for worker in &seen[1..] {
+            assert_eq!(worker, &seen[0], "{world} workers");
+        }
+    }
+}
+
+#[test]
+fn sync_rows_get_first_loops_and_early_finishers() {
+    let seen = job(4, "uneven", |session| {
+        let spec = Spec::matrix(3000, 33).with_dtype(DType::I64).with_consistency(Consistency::Sync);
+        let table = session.create_table(spec, None).unwrap();
+        let rank = i64::from(session.rank());
+        let mut sums = Vec::new();
+        // Get first, then add; each worker makes another number of rounds and touches other rows.
+        for round in 0..10 + 5 * rank {
+            sums.push(get::<i64>(&table, None).iter().sum::<i64>());
+            let ids = [2999 - rank, rank, (round * 97) % 3000, rank];
+            add(&table, &vec![rank + 1; 4 * 33], Some(&ids));
+        }
+        sums
+    });
+    // After j own adds a get sees min(j, total) adds of every worker, each of 4 rows x 33 x (rank + 1).
+    for (rank, sums) in seen.iter().enumerate() {
+        for (j, sum) in sums.iter().enumerate() {
+            let expected: i64 = (0..4).map(|w| (j as i64).min(10 + 5 * w) * 4 * 33 * (w + 1)).sum();
+            assert_eq!(*sum, expected, "rank {rank}, get {j}");
+        }
+    }
+}
+
+#[test]
+fn bounded_staleness_holds() {
+    job(3, "bounded", |session| {
+        let table = session.create_table(Spec::array(7).with_dtype(DType::I32).with_consistency(Consistency::Bounded(2)), None).unwrap();
+        for own in 1..=50 {
+            add(&table, &[1_i32; 7], None);
+            let values = get::<i32>(&table, None);
+            let least = own + 2 * (own - 2).max(0);
+            assert!(values[0] >= least, "after {own} adds the sum {} is below {least}", values[0]);
+            assert!(table.clocks().iter().all(|clock| *clock as i32 >= own - 2));
+        }
+    });
+}
+
+#[test]
+fn the_masters_initial_value_counts_and_no_updater_touches_it() {
+    for updater in [Updater::Add, Updater::Sgd, Updater::MomentumSgd, Updater::Adagrad, Updater::Dcasgd, Updater::Dcasgda] {
+        job(2, updater.name(), |session| {
+            let mine = vec![session.rank() as f32 + 3.5; 5];
+            let table = session.create_table(Spec::array(5).with_updater(updater), Some(bytemuck::cast_slice(&mine))).unwrap();
+            assert_eq!(get::<f32>(&table, None), [3.5; 5]);
+        });
+    }
+}
+
+#[test]
+fn repeated_and_unsorted_rows_mean_what_they_say() {
+    job(1, "repeats", |session| repeats(session));
+    job(2, "repeats", |session| repeats(session));
+}
+
+fn repeats(session: &Session) {
+    let table = session.create_table(Spec::matrix(5, 2).with_dtype(DType::I16), None).unwrap();
+    if session.rank() == 0 {
+        add(&table, &[1_i16, 2, 10, 20, 100, 200], Some(&[3, 0, 3]));
+    }
+    session.barrier().unwrap();
+    assert_eq!(get::<i16>(&table, Some(&[3, 3, 1, 0])), [101, 202, 101, 202, 0, 0, 10, 20]);
+    assert_eq!(get::<i16>(&table, Some(&[])), [0_i16; 0]);
+}
+
+#[test]
+fn bad_calls_say_what_is_wrong_and_change_nothing() {
+    job(2, "bad", |session| {
+        let table = session.create_table(Spec::matrix(4, 3), None).unwrap();
+        let refused = |delta: &[f32], rows: Option<&[i64]>| {
+            table.add(bytemuck::cast_slice(delta), rows, &AddOptions::default(), true, by()).unwrap_err()
+        };
+        assert_eq!(refused(&[1.0; 11], None).kind(), ErrorKind::ShapeMismatch);
+        assert_eq!(refused(&[1.0; 6], Some(&[0])).kind(), ErrorKind::ShapeMismatch);
+        for id in [-1, 4, i64::MIN, i64::MAX] {
+            let error = refused(&[1.0; 6], Some(&[0, id]));
+            assert!(error.kind() == ErrorKind::UnknownKey && error.to_string().contains(&id.to_string()), "{error}");
+            assert!(table.get(&mut [0; 12], Some(&[id]), by()).is_err());
+        }
+        session.barrier().unwrap();
+        assert_eq!(get::<f32>(&table, None), [0.0; 12]);
+    });
+}
+
+#[test]
+fn only_rows_that_others_changed_come_back() {
+    job(2, "changed", |session| {
+        let table = session.create_table(Spec::matrix(100, 4), None).unwrap();
+        let mut view = vec![0_f32; 400];
+        let mut changed = || table.get_changed(bytemuck::cast_slice_mut(&mut view), by()).unwrap();
+        assert_eq!(changed().len(), 100, "the first time everything is new");
+        session.barrier().unwrap();
+        assert_eq!(changed(), [0_i64; 0]);
+        session.barrier().unwrap();
+        let rank = i64::from(session.rank());
+        add(&table, &[1.0_f32; 8], Some(&[10 + rank, 50]));
+        add(&table, &[0.0_f32; 4], Some(&[99]));
+        session.barrier().unwrap();
+        assert_eq!(changed(), [11 - rank, 50], "the other's rows, not mine, and none that stayed equal");
+        session.barrier().unwrap();
+        if rank == 0 {
+            add(&table, &[1.0_f32; 400], None);
+        }
+        session.barrier().unwrap();
+        assert_eq!(changed().len(), if rank == 0 { 0 } else { 100 });
+        session.barrier().unwrap();
+        if rank == 1 {
+            assert_eq!(view, get::<f32>(&table, None));
+        }
+    });
+}
+
+#[test]
+fn large_adds_reach_others_without_a_get_or_barrier() {
+    job(2, "left", |session| {
+        let size = 500_000;
+        let table = session.create_table(Spec::array(size), None).unwrap();
+        if session.rank() == 0 {
+            add(&table, &vec![1.0_f32; size as usize], None);
+        } else {
+            syncline_testkit::ranks::eventually("the add arrives", std::time::Duration::from_secs(5), || get::<f32>(&table, None)[7] == 1.0);
+        }
+        session.barrier().unwrap();
+    });
+}
+
+#[test]
+fn empty_and_tiny_tables_work() {
+    job(4, "tiny", |session| {
+        let empty = session.create_table(Spec::array(0), None).unwrap();
+        add::<f32>(&empty, &[], None);
+        assert_eq!(get::<f32>(&empty, None), [0.0_f32; 0]);
+        let no_cols = session.create_table(Spec::matrix(3, 0).with_consistency(Consistency::Sync), None).unwrap();
+        add::<f32>(&no_cols, &[], Some(&[2, 0]));
+        assert_eq!(get::<f32>(&no_cols, None), [0.0_f32; 0]);
+        let one = session.create_table(Spec::array(1).with_dtype(DType::U8), None).unwrap();
+        add(&one, &[1_u8], None);
+        session.barrier().unwrap();
+        assert_eq!(get::<u8>(&one, None), [4]);
+    });
+}
+
+#[test]
+fn gets_in_the_background_contain_what_was_added_before() {
+    job(2, "background", |session| {
+        let sync = Spec::array(1000).with_dtype(DType::I64).with_consistency(Consistency::Sync);
+        let table = session.create_table(sync, None).unwrap();
+        for round in 1..=20 {
+            add(&table, &[1_i64; 1000], None);
+            let first = table.get_async(None).unwrap();
+            let second = table.get_async(None).unwrap();
+            add(&table, &[1_i64; 1000], None);
+            for pending in [first, second] {
+                let bytes = pending.wait(None, by()).unwrap();
+                assert_eq!(bytemuck::pod_read_unaligned::<i64>(&bytes[..8]), 2 * (2 * round - 1));
+            }
+        }
+    });
+}

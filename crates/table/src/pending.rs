@@ -1,0 +1,66 @@
+//! A get that is under way.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use syncline_cluster::{Deadline, Error};
+
+/// What a get in the background will bring. Clones wait for the same result.
+#[derive(Debug, Clone)]
+pub struct Pending {
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    result: Mutex<Option<Result<Arc<Vec<u8>>, Error>>>,
+    arrived: Condvar,
+}
+
+impl Pending {
+    /// Runs `work` on a thread of its own.
+    pub(crate) fn run(work: impl FnOnce() -> Result<Vec<u8>, Error> + Send + 'static) -> Result<Pending, Error> {
+        let state = Arc::new(State::default());
+        let theirs = Arc::clone(&state);
+        let body = move || {
+            let result = work().map(Arc::new);
+            *theirs.result.lock().expect("no panic while held") = Some(result);
+            theirs.arrived.notify_all();
+        };
+        let spawned = std::thread::Builder::new().name("syncline-get".into()).spawn(body);
+        spawned.map_err(|error| Error::System { operation: "get".into(), detail: format!("no thread for it: {error}") })?;
+        Ok(Pending { state })
+    }
+
+    /// Whether [`wait`](Pending::wait) would return at once.
+    pub fn done(&self) -> bool {
+        self.state.result.lock().expect("no panic while held").is_some()
+    }
+
+    /// The bytes fetched. May be called again: the result stays. `by` can interrupt the wait; the get itself keeps the
+    /// deadline it was begun with.
+    pub fn wait(&self, timeout: Option<Duration>, by: Deadline) -> Result<Arc<Vec<u8>>, Error> {
+        const LOOK: Duration = Duration::from_millis(50);
+        let started = Instant::now();
+        let by = timeout.map_or(by, |timeout| by.within(timeout));
+        let mut result = self.state.result.lock().expect("no panic while held");
+        loop {
+            if let Some(result) = &*result {
+                return result.clone();
+            }
+            if by.interrupted() {
+                return Err(Error::Interrupted { operation: "get".into(), waited: started.elapsed() });
+            }
+            if by.expired() {
+                return Err(Error::Timeout {
+                    operation: "get".into(),
+                    missing: Vec::new(),
+                    detail: ": the result of this get is not there yet".into(),
+                    waited: started.elapsed(),
+                    hint: "wait again, or longer".into(),
+                });
+            }
+            result = self.state.arrived.wait_timeout(result, by.slice(LOOK)).expect("no panic while held").0;
+        }
+    }
+}

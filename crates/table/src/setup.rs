@@ -1,0 +1,292 @@
+//! How a table comes into being: all workers agree, neighbours map the same memory, worker 0's value goes in.
+//!
+//! ```text
+//!  worker                       coordinator                 dedicated server
+//!    agree: table 3 is …  ─────▶ compares  ─────────────────▶ hears of it
+//!    first server of each host claims the store, every owner its outboxes; the others wait until they find them
+//!    worker 0 writes the initial value
+//!    agree: table 3 is ready ──▶ compares
+//! ```
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use syncline_cluster::{Deadline, Error, Job, Role, Vigil};
+use syncline_shm::outbox::Outbox;
+use syncline_shm::segment::Segment;
+use syncline_shm::store::Store;
+use syncline_wire::Fingerprint;
+use syncline_wire::codec::{decode_message, encode_message};
+
+use crate::keys::KeyShare;
+use crate::partition::{Home, homes};
+use crate::share::{LocalShare, Place, Share, lanes};
+use crate::spread::{Form, Layout, Places, Reach, Service, Spread, Watch};
+use crate::table::{Inner, Way};
+use crate::tables::Shared;
+use crate::{Consistency, Shape, Spec, Table};
+
+/// Tables up to this size take all their memory when they are made (about a second per GiB); larger ones, which are
+/// often sparse, take it row by row.
+const TOUCHED_AHEAD: usize = 1 << 30;
+/// The longest specification: a name and a few numbers.
+const MOST_SPEC: usize = 16 << 10;
+
+pub(crate) fn create(tables: &Shared, number: u32, spec: Spec, initial: Option<&[u8]>, site: &str, by: Deadline) -> Result<Table, Error> {
+    let job = &tables.job;
+    let vigil = job.vigil();
+    let workers = job.topology().workers();
+    let Some(worker) = workers.iter().position(|rank| *rank == job.rank()) else {
+        return Err(Error::Configuration { detail: "a dedicated server makes no tables; its workers do".into() });
+    };
+    let name = spec.name.clone().unwrap_or_else(|| format!("table {number}"));
+    let payload = encode_message("table", &(number, &spec), MOST_SPEC)
+        .map_err(|error| Error::Configuration { detail: format!("{spec}: {error}\nhint: a shorter name") })?;
+    job.agree(&format!("table {number}: {spec}"), fingerprint(number, &spec), site, &payload, by)?;
+    let made = Made { number, name: name.clone(), spec: spec.clone() };
+    let way = made.settle_in(job, &vigil, by)?.way(job, worker as u32, by)?;
+    if let Some(initial) = initial.filter(|_| worker == 0) {
+        way.set_initial(initial, &spec, workers.len() as u32, by)?;
+    }
+    job.agree(&format!("table {number} is ready"), Fingerprint::of("ready").name(&number.to_string()).finish(), site, &[], by)?;
+    let inner = Inner::new(number, name, spec, worker as u32, way, job.timeout(), Arc::clone(&tables.caretaker));
+    Ok(Table { inner: Arc::new(inner) })
+}
+
+fn fingerprint(number: u32, spec: &Spec) -> Fingerprint {
+    let shape = match spec.shape {
+        Shape::Array { size } => vec![size as usize],
+        Shape::Matrix { rows, cols } => vec![rows as usize, cols as usize],
+        Shape::Keys => vec![0, 0, 0],
+    };
+    Fingerprint::of("table").name(&format!("{number} {spec}")).dtype(spec.dtype()).shape(&shape).finish()
+}
+
+/// A table that was agreed on.
+struct Made {
+    number: u32,
+    name: String,
+    spec: Spec,
+}
+
+/// What this process keeps of a table.
+struct Settled {
+    spec: Spec,
+    places: Arc<Places>,
+    layout: Layout,
+    reach: Arc<dyn Reach>,
+    /// The share that this process has in memory, and its number.
+    share: Option<(usize, Arc<dyn Share>)>,
+    local: Option<Arc<LocalShare>>,
+    keys: Option<Arc<KeyShare>>,
+}
+
+impl Made {
+    /// Makes or finds what this process keeps of the table, and begins to serve those who reach it over links.
+    fn settle_in(&self, job: &Job, vigil: &Vigil, by: Deadline) -> Result<Settled, Error> {
+        let reach: Arc<dyn Reach> = Arc::new(vigil.clone());
+        let topology = job.topology();
+        let (workers, servers) = (topology.workers(), topology.servers());
+        let table = fingerprint(self.number, &self.spec);
+        let title = format!("table `{}`", self.name);
+        let places = |servers: Vec<Vec<u32>>| Arc::new(Places { table, name: title.clone(), servers, workers: workers.clone() });
+        let settled = match self.spec.rows_and_cols() {
+            Some((rows, _)) => {
+                let homes = homes(rows, &job.neighbourhoods(), |rank| servers.contains(&rank));
+                let index = homes.iter().position(|home| home.ranks.contains(&job.rank()));
+                let local = index.map(|index| map_share(job, vigil, self, &homes[index], by)).transpose()?;
+                Settled {
+                    spec: self.spec.clone(),
+                    layout: Layout::Ranges(homes.iter().map(|home| home.rows.clone()).collect()),
+                    places: places(homes.into_iter().map(|home| home.servers).collect()),
+                    share: index.zip(local.clone().map(|share| share as Arc<dyn Share>)),
+                    local,
+                    keys: None,
+                    reach,
+                }
+            }
+            None => {
+                let index = servers.iter().position(|rank| *rank == job.rank());
+                let consistency = if workers.len() == 1 { Consistency::Async } else { self.spec.consistency };
+                let make = || Arc::new(KeyShare::new(title.clone(), self.spec.dtype(), consistency, workers.clone(), Arc::clone(&reach)));
+                let keys = index.map(|_| make());
+                Settled {
+                    spec: self.spec.clone(),
+                    layout: Layout::Hashed(servers.len()),
+                    places: places(servers.iter().map(|rank| vec![*rank]).collect()),
+                    share: index.zip(keys.clone().map(|share| share as Arc<dyn Share>)),
+                    local: None,
+                    keys,
+                    reach,
+                }
+            }
+        };
+        settled.serve_others(job)?;
+        Ok(settled)
+    }
+}
+
+impl Settled {
+    /// Starts a thread for each worker that reaches the share here over a link with this process.
+    fn serve_others(&self, job: &Job) -> Result<(), Error> {
+        let Some((index, share)) = self.share.as_ref().filter(|(index, _)| self.places.servers[*index].contains(&job.rank())) else {
+            return Ok(());
+        };
+        let in_memory = |rank: u32| match &self.local {
+            Some(local) => local.neighbours().contains(&rank),
+            None => rank == job.rank(),
+        };
+        for (worker, rank) in (0..).zip(&self.places.workers) {
+            if in_memory(*rank) || self.places.server_of(*index, worker) != job.rank() {
+                continue;
+            }
+            let service = Service {
+                places: Arc::clone(&self.places),
+                index: *index,
+                share: Arc::clone(share),
+                keys: self.keys.clone(),
+                row_bytes: self.spec.row_bytes(),
+                eager: self.spec.consistency != Consistency::Sync,
+                worker,
+                reach: Arc::clone(&self.reach),
+            };
+            drop(service.start()?); // It ends with the link, which ends with the worker or with this process's seat.
+        }
+        if self.places.servers.len() > 1 {
+            let neighbours = (0..).zip(&self.places.workers).filter(|(_, rank)| in_memory(**rank) && **rank != job.rank());
+            let watch = Watch {
+                places: Arc::clone(&self.places),
+                index: *index,
+                share: Arc::clone(share),
+                neighbours: neighbours.map(|(worker, _)| worker).collect(),
+                me: job.rank(),
+                reach: Arc::clone(&self.reach),
+            };
+            drop(watch.start()?);
+        }
+        Ok(())
+    }
+
+    /// How a worker of this process reaches the table.
+    fn way(self, job: &Job, worker: u32, by: Deadline) -> Result<Way, Error> {
+        if let (Some(local), 1) = (&self.local, self.places.servers.len()) {
+            return Ok(Way::Here(Arc::clone(local)));
+        }
+        let mut here: Vec<Option<Arc<dyn Share>>> = vec![None; self.places.servers.len()];
+        if let Some((index, share)) = &self.share {
+            here[*index] = Some(Arc::clone(share));
+        }
+        let form = Form {
+            layout: self.layout,
+            row_bytes: self.spec.row_bytes(),
+            consistency: if job.topology().workers().len() == 1 { Consistency::Async } else { self.spec.consistency },
+            lanes: lanes(&self.spec, self.places.workers.len() as u32),
+        };
+        let spread = Arc::new(Spread::open(self.places, worker, form, here, self.reach, by)?);
+        Ok(match self.spec.shape {
+            Shape::Keys => Way::Keys { spread, here: self.keys },
+            _ => Way::Spread(spread),
+        })
+    }
+}
+
+fn map_share(job: &Job, vigil: &Vigil, made: &Made, home: &Home, by: Deadline) -> Result<Arc<LocalShare>, Error> {
+    let workers = job.topology().workers();
+    let owners: Vec<u32> = workers.iter().enumerate().map(|(worker, rank)| home.owner(worker as u32, *rank)).collect();
+    let mut spec = made.spec.clone();
+    if workers.len() == 1 {
+        spec.consistency = Consistency::Async; // One worker is always in step with itself.
+    }
+    let place = Place {
+        title: format!("table `{}`", made.name),
+        spec,
+        rows: home.rows.clone(),
+        workers,
+        hands: home.ranks.clone(),
+        owners,
+        vigil: vigil.clone(),
+    };
+    let key = u64::from(made.number) + 1;
+    let refused = |error: syncline_shm::segment::SegmentError| Error::System { operation: format!("making {}", place.title), detail: error.to_string() };
+    let mut outboxes = Vec::new();
+    let layout = place.layout();
+    // What others wait for comes first.
+    let store = match home.servers[0] == job.rank() {
+        true => Some(job.heap().claim([key, 0], layout.bytes()).map_err(refused)?),
+        false => None,
+    };
+    let mine: Vec<_> = (0u64..)
+        .zip(&place.owners)
+        .map(|(worker, owner)| match *owner == job.rank() {
+            true => job.heap().claim([key, worker + 1], place.outbox_bytes()).map(Some).map_err(refused),
+            false => Ok(None),
+        })
+        .collect::<Result<_, _>>()?;
+    let store = match store {
+        Some(store) => store,
+        None => find(job, vigil, &place, [key, 0], home.servers[0], layout.bytes(), by)?,
+    };
+    for (worker, segment) in (0u64..).zip(mine) {
+        let segment = match segment {
+            Some(segment) => segment,
+            None => find(job, vigil, &place, [key, worker + 1], place.owners[worker as usize], Outbox::bytes(0), by)?,
+        };
+        outboxes.push(Arc::new(Outbox::new(segment)));
+    }
+    let store = Store::new(store, layout);
+    if store.layout().bytes() <= TOUCHED_AHEAD {
+        // A limit that is reached here is reached now, in words, and not later by a signal.
+        store.reserve().map_err(refused)?;
+    }
+    Ok(Arc::new(LocalShare::new(place, store, outboxes)))
+}
+
+/// Waits until `owner` has claimed the memory under `key`.
+fn find(job: &Job, vigil: &Vigil, place: &Place, key: [u64; 2], owner: u32, at_least: usize, by: Deadline) -> Result<Arc<Segment>, Error> {
+    let started = Instant::now();
+    let operation = format!("making {}", place.title);
+    loop {
+        if let Some(found) = job.heap().find(key) {
+            let segment = found.map_err(|error| Error::System { operation: operation.clone(), detail: error.to_string() })?;
+            if segment.len() < at_least {
+                let detail = format!("rank {owner} made {} bytes of shared memory where {at_least} are needed", segment.len());
+                return Err(Error::System { operation, detail });
+            }
+            return Ok(segment);
+        }
+        if vigil.is_over(owner) || (vigil.any_down() && !vigil.goes_on()) {
+            return Err(vigil.explain(&operation, &[owner], started, "it did not share its memory"));
+        }
+        if by.interrupted() {
+            return Err(Error::Interrupted { operation, waited: started.elapsed() });
+        }
+        if by.expired() {
+            return Err(vigil.late(&operation, &[owner], started, " to share its memory"));
+        }
+        std::thread::sleep(Duration::from_micros(if started.elapsed() < Duration::from_millis(5) { 50 } else { 1000 }));
+    }
+}
+
+/// Serves on a dedicated server: hears of every table the workers make and keeps its part of it, until they are gone.
+pub(crate) fn serve(job: &Arc<Job>) {
+    debug_assert_eq!(job.role(), Role::Server);
+    let job = Arc::clone(job);
+    let body = move || {
+        let mut kept = Vec::new();
+        while let Ok(agreement) = job.next_agreement(Deadline::never()) {
+            let Ok((number, spec)) = decode_message::<(u32, Spec)>("table", &agreement.payload, MOST_SPEC) else { continue };
+            if spec.check().is_err() {
+                continue;
+            }
+            let name = spec.name.clone().unwrap_or_else(|| format!("table {number}"));
+            let made = Made { number, name, spec };
+            match made.settle_in(&job, &job.vigil(), Deadline::after(job.timeout())) {
+                Ok(settled) => kept.push(settled),
+                Err(error) => tracing::warn!("rank {} cannot keep table `{}`: {error}", job.rank(), made.name),
+            }
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("syncline-serve".into()).spawn(body) {
+        tracing::error!("no thread to serve with: {error}");
+    }
+}

@@ -1,0 +1,188 @@
+//! Applies the adds of one worker, one after the other: async and bounded tables.
+
+use std::ops::Range;
+
+use syncline_cluster::{Deadline, Error};
+use syncline_shm::outbox::{Entry, Outbox};
+use syncline_shm::store::{Hand, Hold, Progress};
+
+use super::{Emit, LocalShare};
+use crate::AddOptions;
+use crate::updater::{Block, apply};
+
+/// One add, ready to be applied.
+pub(super) struct Add<'a> {
+    pub(super) worker: u32,
+    pub(super) options: AddOptions,
+    pub(super) entry: Entry,
+    pub(super) outbox: &'a Outbox,
+}
+
+impl Add<'_> {
+    pub(super) fn ids(&self) -> Option<&[i64]> {
+        self.entry.ids.clone().map(|range| self.outbox.ids(range))
+    }
+
+    /// Bytes of the delta.
+    #[inline]
+    pub(super) fn delta(&self, bytes: Range<usize>) -> &[u8] {
+        let start = self.entry.delta.start;
+        self.outbox.delta(start + bytes.start..(start + bytes.end).min(self.entry.delta.end))
+    }
+}
+
+impl LocalShare {
+    /// The add with this number, if it makes sense for this share.
+    pub(super) fn published_add(&self, worker: u32, sequence: u64) -> Result<Add<'_>, Error> {
+        let outbox = &self.outboxes[worker as usize];
+        let add = outbox.entry(sequence).map(|entry| Add { worker, options: AddOptions::from_bits(entry.options), entry, outbox });
+        let row_bytes = self.cols as usize * self.dtype.size();
+        add.filter(|add| {
+            let rows = add.entry.ids.as_ref().map(|range| range.len() / 8);
+            add.entry.delta.len() == rows.map_or(self.bytes(), |rows| rows * row_bytes)
+        })
+        .ok_or_else(|| Error::System {
+            operation: self.operation("add"),
+            detail: format!("add {sequence} of worker {worker} makes no sense in shared memory\nhint: do all processes run the same version of Syncline?"),
+        })
+    }
+
+    /// Applies everything a worker has published. The last add hands its result to `emit` if it covers the whole share.
+    pub(super) fn apply_published(&self, worker: u32, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<(), Error> {
+        let outbox = &self.outboxes[worker as usize];
+        let mut hand = self.hand();
+        let published = outbox.published();
+        for sequence in outbox.applied() + 1..=published {
+            let add = self.published_add(worker, sequence)?;
+            let last = sequence == published && add.entry.ids.is_none();
+            let emit = if last { emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit) } else { None };
+            match add.ids() {
+                None => self.apply_whole(&mut hand, &add, emit, by)?,
+                Some(ids) => self.apply_rows(&mut hand, &add, ids, by)?,
+            }
+            outbox.set_applied(sequence);
+        }
+        Ok(())
+    }
+
+    /// Whether the last add of a worker covered the whole share, so that applying it has emitted everything.
+    pub(super) fn fused_whole(&self, worker: u32) -> bool {
+        let outbox = &self.outboxes[worker as usize];
+        let backs_up = self.place.spec.updater.backup_lane(worker, self.place.workers.len() as u32).is_some();
+        !backs_up && outbox.entry(outbox.published()).is_some_and(|entry| entry.ids.is_none())
+    }
+
+    /// The stripe a worker begins with, so that workers at the same point work on different stripes.
+    pub(super) fn first_stripe(&self, worker: u32) -> usize {
+        let stripes = self.store.layout().stripes();
+        // A worker from elsewhere is served in order, so that its result can be sent while it is made.
+        if !self.place.hands.contains(&self.place.workers[worker as usize]) {
+            return 0;
+        }
+        worker as usize * stripes / self.place.workers.len().max(1)
+    }
+
+    fn apply_whole(&self, hand: &mut Hand, add: &Add<'_>, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<(), Error> {
+        let (stripes, element) = (self.store.layout().stripes(), self.dtype.size());
+        let first = self.first_stripe(add.worker);
+        let backs_up = self.place.spec.updater.backup_lane(add.worker, self.place.workers.len() as u32).is_some();
+        if backs_up {
+            emit = None; // The get that follows must leave its copy in the backup lane too.
+        }
+        let before = add.outbox.progress(add.entry.sequence);
+        let mut passed = 0;
+        for turn in 0..stripes {
+            let index = (first + turn) % stripes;
+            let elements = self.store.elements_of(index);
+            let bytes = (elements.end - elements.start) * element as u64;
+            if passed + bytes <= before {
+                passed += bytes; // A rescuer goes on where the dead one stopped.
+                continue;
+            }
+            let mut at = elements.start + before.saturating_sub(passed) / element as u64;
+            passed += (at - elements.start) * element as u64;
+            let mut hold = self.take(hand, index, by)?;
+            while at < elements.end {
+                let end = (at + self.block).min(elements.end);
+                let delta = add.delta(at as usize * element..end as usize * element);
+                passed += delta.len() as u64;
+                self.change(&mut hold, at..end, add, delta, passed, emit.as_deref_mut());
+                at = end;
+            }
+            drop(hold);
+            if let Some(emit) = emit.as_deref_mut() {
+                emit.stripe_done()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_rows(&self, hand: &mut Hand, add: &Add<'_>, ids: &[i64], by: Deadline) -> Result<(), Error> {
+        const AHEAD: usize = 8;
+        self.check_rows("add", ids)?;
+        let row_bytes = self.cols as usize * self.dtype.size();
+        let stripe = self.store.layout().stripe;
+        let first_of = |id: i64| (id as u64 - self.place.rows.start) * self.cols;
+        let before = add.outbox.progress(add.entry.sequence) as usize;
+        let mut row = before.checked_div(row_bytes).unwrap_or(ids.len());
+        // Where a row lies across stripes, or is wider than a block, it is applied in pieces.
+        let mut inside = (before % row_bytes.max(1) / self.dtype.size()) as u64;
+        while row < ids.len() {
+            let index = ((first_of(ids[row]) + inside) / stripe) as usize;
+            let mut hold = self.take(hand, index, by)?;
+            while row < ids.len() && (first_of(ids[row]) + inside) / stripe == index as u64 {
+                if let Some(ahead) = ids.get(row + AHEAD) {
+                    self.store.prefetch(0, first_of(*ahead)..first_of(*ahead) + self.cols);
+                }
+                let first = first_of(ids[row]);
+                let at = first + inside;
+                let end = (at + self.block).min(first + self.cols).min((index as u64 + 1) * stripe);
+                let from = row * row_bytes + inside as usize * self.dtype.size();
+                let delta = add.delta(from..from + (end - at) as usize * self.dtype.size());
+                self.change(&mut hold, at..end, add, delta, (from + delta.len()) as u64, None);
+                inside += end - at;
+                if inside == self.cols {
+                    (row, inside) = (row + 1, 0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies one block of one add under a redo record that tells its outbox how far it has come.
+    #[inline]
+    fn change(&self, hold: &mut Hold<'_>, elements: Range<u64>, add: &Add<'_>, delta: &[u8], passed: u64, emit: Option<&mut (dyn Emit + '_)>) {
+        let sequence = add.entry.sequence;
+        let progress =
+            Progress::Outbox { worker: add.worker, word: add.outbox.progress_word(), value: Outbox::progress_value(sequence, passed) };
+        self.change_block(hold, elements, add, delta, progress, emit);
+    }
+
+    /// Applies one block of one add.
+    #[inline]
+    pub(super) fn change_block(
+        &self,
+        hold: &mut Hold<'_>,
+        elements: Range<u64>,
+        add: &Add<'_>,
+        delta: &[u8],
+        progress: Progress<'_>,
+        mut emit: Option<&mut (dyn Emit + '_)>,
+    ) {
+        let updater = self.place.spec.updater;
+        let (touched, states) = updater.lanes_touched(add.worker, self.place.workers.len() as u32);
+        let lanes = [0, touched[0] + 1, touched[1] + 1];
+        let epoch = self.store.header().epoch().get_ordered();
+        hold.change(elements.clone(), &lanes[..1 + states], progress, |old, mut new| {
+            let [values, first, second] = &mut new;
+            let block = Block { old: old[0], delta, new: values, states_old: [old[1], old[2]], states_new: [first, second] };
+            apply(updater, self.dtype, &add.options, block);
+            if epoch != 0 {
+                self.stamp(add.worker, elements.start, old[0], new[0]);
+            }
+            if let Some(emit) = emit.as_deref_mut() {
+                emit.block(elements.start, new[0]);
+            }
+        });
+    }
+}

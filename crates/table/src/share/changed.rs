@@ -1,0 +1,83 @@
+//! Which rows changed since a worker last looked, by others than itself.
+//!
+//! Each row has a stamp: the epoch of its last change and who made it, and the epoch of the last change by anybody else.
+//! The epoch moves on when a worker asks for changed rows; a change is stamped with the epoch it finds, under the
+//! stripe's word. So what is changed after a worker looked at a stripe carries a later epoch than the one it remembers.
+//! Before anybody has asked, the epoch is 0 and nothing is stamped: the first question of a worker is answered with all
+//! rows anyway.
+
+use syncline_cluster::{Deadline, Error};
+
+use super::LocalShare;
+
+const WORKER_BITS: u32 = 16;
+
+impl LocalShare {
+    /// Stamps the rows of a block that became different.
+    #[cold]
+    pub(super) fn stamp(&self, worker: u32, first: u64, old: &[u8], new: &[u8]) {
+        if self.store.layout().stamps == 0 {
+            return;
+        }
+        let epoch = self.store.header().epoch().get_ordered();
+        let size = self.dtype.size() as u64;
+        let (mut at, end) = (first, first + new.len() as u64 / size);
+        while at < end {
+            let row = at / self.cols;
+            let next = ((row + 1) * self.cols).min(end);
+            let bytes = ((at - first) * size) as usize..((next - first) * size) as usize;
+            if old[bytes.clone()] != new[bytes] {
+                self.stamp_row(row, worker, epoch);
+            }
+            at = next;
+        }
+    }
+
+    fn stamp_row(&self, row: u64, worker: u32, epoch: u64) {
+        let stamp = self.store.stamp(row);
+        let last = stamp.last.get();
+        let author = u64::from(worker) + 1;
+        if last & ((1 << WORKER_BITS) - 1) != author {
+            stamp.other.set(last >> WORKER_BITS);
+        }
+        stamp.last.set(epoch << WORKER_BITS | author);
+    }
+
+    /// Stamps every row of a stripe for every worker: after an inheritance nobody knows which rows moved.
+    pub(super) fn stamp_all_of(&self, index: usize) {
+        let epoch = self.store.header().epoch().get_ordered();
+        if epoch == 0 || self.store.layout().stamps == 0 || self.cols == 0 {
+            return;
+        }
+        let elements = self.store.elements_of(index);
+        for row in elements.start / self.cols..elements.end.div_ceil(self.cols) {
+            self.store.stamp(row).last.set(epoch << WORKER_BITS);
+            self.store.stamp(row).other.set(epoch);
+        }
+    }
+
+    /// The epoch of the last change of a row by anybody but `worker`.
+    fn changed_by_others(&self, row: u64, worker: u32) -> u64 {
+        let stamp = self.store.stamp(row);
+        let last = stamp.last.get();
+        if last & ((1 << WORKER_BITS) - 1) == u64::from(worker) + 1 { stamp.other.get() } else { last >> WORKER_BITS }
+    }
+
+    pub(super) fn changed_rows(&self, worker: u32, own_adds: u64, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
+        self.enter("get_changed")?;
+        self.catch_up(worker, own_adds, None, by)?;
+        // The epoch begins at 1 with the first question. Changes from here on carry a later one than `now`.
+        let now = self.store.header().epoch().advance();
+        let seen = self.changes_seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[worker as usize];
+        let first_time = seen == 0;
+        let rows = self.place.rows.end - self.place.rows.start;
+        let ids: Vec<i64> = (0..rows)
+            .filter(|row| first_time || self.changed_by_others(*row, worker) + 1 > seen)
+            .map(|row| (row + self.place.rows.start) as i64)
+            .collect();
+        let mut bytes = vec![0; ids.len() * self.cols as usize * self.dtype.size()];
+        self.read_rows(worker, &ids, &mut bytes, by)?;
+        self.changes_seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[worker as usize] = now + 1;
+        Ok((ids, bytes))
+    }
+}

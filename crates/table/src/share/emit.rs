@@ -1,0 +1,40 @@
+//! Where the bytes of a get go while they are still warm.
+
+use syncline_cluster::Error;
+
+/// Takes the values of a share, block by block, as an apply or a read passes them.
+pub(crate) trait Emit {
+    /// Values from element `first` of the share on; called with a stripe in hand, so it only copies.
+    fn block(&mut self, first: u64, values: &[u8]);
+
+    /// Where values from `first` on may be copied to without a detour, if there is such a place.
+    fn room(&mut self, first: u64, bytes: usize) -> Option<&mut [u8]> {
+        let _ = (first, bytes);
+        None
+    }
+
+    /// A stripe is complete and free again: the time to do something slow.
+    fn stripe_done(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Straight into the caller's array.
+pub(super) struct IntoArray<'a> {
+    pub(super) out: &'a mut [u8],
+    pub(super) element: usize,
+}
+
+impl Emit for IntoArray<'_> {
+    #[inline]
+    fn block(&mut self, first: u64, values: &[u8]) {
+        let at = first as usize * self.element;
+        self.out[at..at + values.len()].copy_from_slice(values);
+    }
+
+    #[inline]
+    fn room(&mut self, first: u64, bytes: usize) -> Option<&mut [u8]> {
+        let at = first as usize * self.element;
+        Some(&mut self.out[at..at + bytes])
+    }
+}

@@ -1,0 +1,520 @@
+//! A share that this process has mapped: its parts, and the calls on it.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use syncline_cluster::{Deadline, Error, Vigil};
+use syncline_shm::outbox::{Full, Outbox, Post};
+use syncline_shm::store::{Hand, Layout, Store, block_elements};
+use syncline_tensor::DType;
+
+use super::emit::IntoArray;
+use super::{Emit, LaneInfo, Selection, Share};
+use crate::updater::{StateLane, apply_in_place};
+use crate::{AddOptions, Consistency, Spec};
+
+/// Bytes of values that one stripe holds.
+const STRIPE: usize = 64 << 10;
+/// Bytes of values that one change touches: old, delta, new and result stay in the first-level cache together.
+const BLOCK: usize = 8 << 10;
+/// An outbox may always hold this much before it has to run empty.
+pub(super) const LEAST_IN_FLIGHT: usize = 1 << 20;
+/// Adds up to this size are applied at once: the table is in the cache, and nobody gains by waiting.
+const APPLY_AT_ONCE: usize = 256 << 10;
+
+/// What a share needs to know of its surroundings.
+pub(crate) struct Place {
+    /// How the table is called in errors: `table 3 (w)`.
+    pub(crate) title: String,
+    pub(crate) spec: Spec,
+    /// The table's rows that live here.
+    pub(crate) rows: Range<u64>,
+    /// Ranks of the workers of the whole job, by worker.
+    pub(crate) workers: Vec<u32>,
+    /// Ranks of this neighbourhood, by hand.
+    pub(crate) hands: Vec<u32>,
+    /// The rank that owns each worker's outbox here: the worker itself if it is a neighbour, else the server it talks to.
+    pub(crate) owners: Vec<u32>,
+    pub(crate) vigil: Vigil,
+}
+
+impl Place {
+    pub(crate) fn state_lanes(&self) -> Vec<StateLane> {
+        self.spec.updater.state_lanes(self.spec.dtype(), self.workers.len() as u32)
+    }
+
+    /// The layout of the store, which every neighbour derives alike.
+    pub(crate) fn layout(&self) -> Layout {
+        let (_, cols) = self.spec.rows_and_cols().expect("a table with rows");
+        let rows = self.rows.end - self.rows.start;
+        let element = self.spec.dtype().size();
+        let mut lanes = vec![element];
+        lanes.extend(self.state_lanes().iter().map(|lane| lane.dtype.size()));
+        let most = (STRIPE / element) as u64;
+        // Whole rows to a stripe where they fit, so that a row is one change.
+        let stripe = if cols > 0 && cols <= most { most / cols * cols } else { most };
+        let stamps = if matches!(self.spec.shape, crate::Shape::Matrix { .. }) { rows } else { 0 };
+        Layout { hands: self.hands.len(), elements: rows * cols, lanes, stripe, stamps }
+    }
+
+    /// Bytes of an outbox here: two whole tables and some, of which only what is used costs memory.
+    pub(crate) fn outbox_bytes(&self) -> usize {
+        let whole = (self.rows.end - self.rows.start) as usize * (self.spec.row_bytes() + 8);
+        Outbox::bytes((2 * whole + (64 << 20)).next_multiple_of(4096))
+    }
+}
+
+/// A share in shared memory.
+pub(crate) struct LocalShare {
+    pub(super) place: Place,
+    pub(super) dtype: DType,
+    pub(super) cols: u64,
+    pub(super) store: Store,
+    pub(super) outboxes: Vec<Arc<Outbox>>,
+    pub(super) hand: Mutex<Hand>,
+    /// The owner's ends of the outboxes that this process owns.
+    posts: Vec<Option<Mutex<Post>>>,
+    /// Elements of one change.
+    pub(super) block: u64,
+    /// This process is the only one that has the share: nobody can inherit, so nothing needs a record.
+    pub(super) alone: bool,
+    /// Deaths that were looked after.
+    pub(super) deaths_seen: std::sync::atomic::AtomicU32,
+    /// Epoch of each worker's last get of changed rows.
+    pub(super) changes_seen: Mutex<Vec<u64>>,
+}
+
+impl LocalShare {
+    /// Assembles the share from its mapped parts.
+    pub(crate) fn new(place: Place, store: Store, outboxes: Vec<Arc<Outbox>>) -> LocalShare {
+        let me = place.vigil.me();
+        let hand = place.hands.iter().position(|rank| *rank == me).expect("this process is in its neighbourhood") as u32;
+        let posts = place.owners.iter().zip(&outboxes).map(|(owner, outbox)| (*owner == me).then(|| Mutex::new(outbox.post()))).collect();
+        let widest: Vec<usize> = store.layout().lanes.iter().copied().take(1).chain([8, 8]).collect();
+        let dtype = place.spec.dtype();
+        let workers = place.workers.len();
+        LocalShare {
+            dtype,
+            cols: place.spec.rows_and_cols().expect("a table with rows").1,
+            hand: Mutex::new(store.hand(hand)),
+            posts,
+            block: ((BLOCK / dtype.size()) as u64).min(block_elements(&widest)),
+            alone: place.hands.len() == 1 && place.workers.len() == 1,
+            store,
+            outboxes,
+            deaths_seen: std::sync::atomic::AtomicU32::new(0),
+            changes_seen: Mutex::new(vec![0; workers]),
+            place,
+        }
+    }
+
+    pub(super) fn hand(&self) -> MutexGuard<'_, Hand> {
+        // A panic while the hand is out leaves its stripe held, which the next take reports; the hand itself is sound.
+        self.hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Bytes of all rows here.
+    pub(crate) fn bytes(&self) -> usize {
+        self.store.layout().elements as usize * self.dtype.size()
+    }
+
+    /// The name of an operation on this table, for errors.
+    pub(super) fn operation(&self, what: &str) -> String {
+        format!("{}: {what}", self.place.title)
+    }
+
+    /// Checks that every id is a row that lives here.
+    pub(super) fn check_rows(&self, what: &str, rows: &[i64]) -> Result<(), Error> {
+        let here = &self.place.rows;
+        // One pass without branches first: bad ids are rare.
+        let bad = rows.iter().fold(false, |bad, id| bad | ((*id as u64) < here.start || *id as u64 >= here.end));
+        if !bad {
+            return Ok(());
+        }
+        let (at, id) = rows.iter().enumerate().find(|(_, id)| !here.contains(&(**id as u64))).expect("one is bad");
+        let all = self.place.spec.rows_and_cols().map_or(0, |(rows, _)| rows);
+        Err(Error::UnknownKey {
+            operation: self.operation(what),
+            detail: format!("row id {id} (number {at} of {}) is no row of this table, which has rows 0 to {}", rows.len(), all as i64 - 1),
+        })
+    }
+
+    /// How many adds of a worker are applied.
+    pub(super) fn applied(&self, worker: u32) -> u64 {
+        match self.place.spec.consistency {
+            // Once rounds are counted, the adds in them are what was published, for those who came to an end earlier.
+            Consistency::Sync => self.store.header().rounds().get(),
+            _ => self.outboxes[worker as usize].applied(),
+        }
+    }
+
+    /// Looks after the dead, or says who is gone.
+    pub(super) fn enter(&self, what: &str) -> Result<(), Error> {
+        self.place.vigil.usable(&self.place.title)?;
+        let deaths = self.place.vigil.deaths();
+        if deaths != self.deaths_seen.load(std::sync::atomic::Ordering::Acquire) {
+            self.after_deaths(what, deaths)?;
+        }
+        Ok(())
+    }
+
+    /// Stages one add of this process's worker (or of one it serves), waiting for room if need be.
+    pub(crate) fn stage_add(
+        &self,
+        worker: u32,
+        sequence: u64,
+        rows: Selection<'_>,
+        options: &AddOptions,
+        fill: &mut dyn FnMut(&mut [u8]) -> Result<(), Error>,
+        by: Deadline,
+    ) -> Result<(), Error> {
+        self.enter("add")?;
+        if let Selection::Rows(ids) = rows {
+            self.check_rows("add", ids)?;
+        }
+        let row_bytes = self.cols as usize * self.dtype.size();
+        let (ids, delta) = match rows {
+            Selection::All => (None, self.bytes()),
+            Selection::Rows(ids) => (Some(ids.len()), ids.len() * row_bytes),
+        };
+        let mut post = self.post(worker)?;
+        loop {
+            match post.room(sequence, self.applied(worker), ids, delta, LEAST_IN_FLIGHT) {
+                Ok(room) => {
+                    let end = room.end;
+                    match rows {
+                        // Rounds look rows up by stripe, so they stand in order there; a stable sort keeps repeated ids in theirs.
+                        Selection::Rows(ids) if self.place.spec.consistency == Consistency::Sync && !ids.is_sorted() => {
+                            let mut given = vec![0; delta];
+                            fill(&mut given)?;
+                            let mut order: Vec<usize> = (0..ids.len()).collect();
+                            order.sort_by_key(|at| ids[*at]);
+                            for (to, from) in order.into_iter().enumerate() {
+                                room.ids[to] = ids[from];
+                                room.delta[to * row_bytes..][..row_bytes].copy_from_slice(&given[from * row_bytes..][..row_bytes]);
+                            }
+                        }
+                        Selection::Rows(ids) => {
+                            room.ids.copy_from_slice(ids);
+                            fill(room.delta)?;
+                        }
+                        Selection::All => fill(room.delta)?,
+                    }
+                    post.stage(sequence, options.to_bits(), end);
+                    return Ok(());
+                }
+                Err(Full::Never { room }) => {
+                    return Err(Error::ShapeMismatch {
+                        operation: self.operation("add"),
+                        detail: format!("{} rows in one add are more than fit at once ({room} bytes)\nhint: add them in several calls", ids.unwrap_or(0)),
+                    });
+                }
+                Err(Full::Wait) => self.settle_adds(worker, sequence - 1, by)?,
+            }
+        }
+    }
+
+    /// Makes a staged add count, and applies it if that is better done now.
+    pub(crate) fn publish_add(&self, worker: u32, sequence: u64, by: Deadline) -> Result<(), Error> {
+        let published = self.post(worker)?.publish(sequence);
+        if !published {
+            return Ok(()); // a number that counts already
+        }
+        match self.place.spec.consistency {
+            Consistency::Sync => {
+                self.ring_neighbours();
+                Ok(())
+            }
+            Consistency::Bounded(_) => {
+                self.apply_published(worker, None, by)?;
+                self.ring_neighbours();
+                Ok(())
+            }
+            Consistency::Async => {
+                let entry = self.outboxes[worker as usize].entry(sequence);
+                if entry.is_some_and(|entry| entry.delta.len() <= APPLY_AT_ONCE) {
+                    self.apply_published(worker, None, by)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether adds of this worker wait to be applied by it.
+    #[inline]
+    pub(crate) fn has_unapplied(&self, worker: u32) -> bool {
+        let outbox = &self.outboxes[worker as usize];
+        self.place.spec.consistency != Consistency::Sync && outbox.published() > outbox.applied()
+    }
+
+    /// Returns when adds up to `sequence` are applied.
+    pub(crate) fn settle_adds(&self, worker: u32, sequence: u64, by: Deadline) -> Result<(), Error> {
+        match self.place.spec.consistency {
+            Consistency::Sync => self.finish_rounds(worker, sequence, "add", None, by),
+            _ => self.apply_published(worker, None, by),
+        }
+    }
+
+    /// Fetches everything into `emit`, or brings the share up to date for reading rows when there is none.
+    pub(crate) fn catch_up(&self, worker: u32, own_adds: u64, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<(), Error> {
+        let passed = match self.place.spec.consistency {
+            Consistency::Sync => {
+                let behind = self.store.header().rounds().get() < own_adds;
+                if behind {
+                    self.finish_rounds(worker, own_adds, "get", emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit), by)?;
+                }
+                behind
+            }
+            Consistency::Bounded(bound) => {
+                self.wait_for_others(worker, own_adds.saturating_sub(u64::from(bound)), by)?;
+                false
+            }
+            Consistency::Async => {
+                let fused = self.has_unapplied(worker);
+                if fused {
+                    self.apply_published(worker, emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit), by)?;
+                }
+                fused && emit.is_some() && self.fused_whole(worker)
+            }
+        };
+        match emit {
+            Some(emit) if !passed => self.read_all(worker, emit, by),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fetches into the caller's array.
+    pub(crate) fn get(&self, worker: u32, own_adds: u64, rows: Selection<'_>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        self.enter("get")?;
+        match rows {
+            Selection::All => {
+                let element = self.dtype.size();
+                self.catch_up(worker, own_adds, Some(&mut IntoArray { out, element }), by)
+            }
+            Selection::Rows(ids) => {
+                self.check_rows("get", ids)?;
+                self.catch_up(worker, own_adds, None, by)?;
+                self.read_rows(worker, ids, out, by)
+            }
+        }
+    }
+
+    /// Adds straight into the values where nobody could inherit or read half of it: a world of one.
+    pub(crate) fn add_alone(&self, rows: Selection<'_>, options: &AddOptions, delta: &[u8], by: Deadline) -> Result<bool, Error> {
+        let _ = options;
+        let updater = self.place.spec.updater;
+        if !self.alone || !updater.is_stateless() || self.store.header().epoch().get() != 0 {
+            return Ok(false);
+        }
+        self.enter("add")?;
+        let (size, stripe) = (self.dtype.size(), self.store.layout().stripe);
+        let mut hand = self.hand();
+        let mut one = |elements: Range<u64>, delta: &[u8]| -> Result<(), Error> {
+            let (mut at, mut done) = (elements.start, 0);
+            while at < elements.end {
+                let index = (at / stripe) as usize;
+                let end = self.store.elements_of(index).end.min(elements.end);
+                let bytes = (end - at) as usize * size;
+                let mut hold = self.take(&mut hand, index, by)?;
+                apply_in_place(updater, self.dtype, hold.contents_mut(0, at..end), &delta[done..done + bytes]);
+                (at, done) = (end, done + bytes);
+            }
+            Ok(())
+        };
+        match rows {
+            Selection::All => one(0..self.store.layout().elements, delta)?,
+            Selection::Rows(ids) => {
+                const AHEAD: usize = 8;
+                self.check_rows("add", ids)?;
+                let row_bytes = self.cols as usize * size;
+                let elements = |id: i64| {
+                    let first = (id as u64 - self.place.rows.start) * self.cols;
+                    first..first + self.cols
+                };
+                for (index, id) in ids.iter().enumerate() {
+                    if let Some(ahead) = ids.get(index + AHEAD) {
+                        self.store.prefetch(0, elements(*ahead));
+                    }
+                    one(elements(*id), &delta[index * row_bytes..][..row_bytes])?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Stores the initial value as it is, in the values and in the states that begin with them.
+    pub(crate) fn set_initial(&self, values: &[u8]) {
+        let elements = 0..self.store.layout().elements;
+        self.store.write_unguarded(0, elements.clone(), values);
+        for (index, _) in self.place.state_lanes().iter().enumerate().filter(|(_, lane)| lane.starts_as_value) {
+            self.store.write_unguarded(index + 1, elements.clone(), values);
+        }
+    }
+
+    /// Ranks that have the share in memory.
+    pub(crate) fn neighbours(&self) -> &[u32] {
+        &self.place.hands
+    }
+
+    /// How many adds of each worker count here.
+    pub(crate) fn clocks(&self) -> Vec<u64> {
+        self.outboxes.iter().map(|outbox| outbox.published()).collect()
+    }
+
+    fn post(&self, worker: u32) -> Result<MutexGuard<'_, Post>, Error> {
+        let post = self.posts[worker as usize].as_ref().ok_or_else(|| Error::Configuration {
+            detail: format!("{}: worker {worker} does not write here", self.place.title),
+        })?;
+        Ok(post.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// Wakes neighbours that sleep until a clock moves.
+    fn ring_neighbours(&self) {
+        for rank in &self.place.hands {
+            if let Some(bell) = self.place.vigil.bell(*rank) {
+                bell.ring_if_waiting();
+            }
+        }
+    }
+}
+
+impl Share for LocalShare {
+    fn rows(&self) -> Range<u64> {
+        self.place.rows.clone()
+    }
+
+    fn stage(
+        &self,
+        worker: u32,
+        sequence: u64,
+        rows: Selection<'_>,
+        options: &AddOptions,
+        fill: &mut dyn FnMut(&mut [u8]) -> Result<(), Error>,
+        by: Deadline,
+    ) -> Result<(), Error> {
+        self.stage_add(worker, sequence, rows, options, fill, by)
+    }
+
+    fn publish(&self, worker: u32, sequence: u64) -> Result<(), Error> {
+        self.publish_add(worker, sequence, Deadline::after(self.place.vigil.timeout()))
+    }
+
+    fn discard(&self, worker: u32, sequence: u64) {
+        if let Ok(mut post) = self.post(worker) {
+            post.discard(sequence);
+        }
+    }
+
+    fn published(&self, worker: u32) -> u64 {
+        self.outboxes[worker as usize].published()
+    }
+
+    fn settle(&self, worker: u32, sequence: u64, by: Deadline) -> Result<(), Error> {
+        self.enter("add")?;
+        self.settle_adds(worker, sequence, by)
+    }
+
+    fn read(
+        &self,
+        worker: u32,
+        own_adds: u64,
+        rows: Selection<'_>,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+        by: Deadline,
+    ) -> Result<(), Error> {
+        self.enter("get")?;
+        match rows {
+            Selection::All => {
+                let mut emit = IntoSink { sink, ready: Vec::with_capacity(STRIPE), next: 0, element: self.dtype.size(), early: Default::default() };
+                self.catch_up(worker, own_adds, Some(&mut emit), by)?;
+                emit.flush()
+            }
+            Selection::Rows(ids) => {
+                const PIECE: usize = 1 << 20;
+                self.check_rows("get", ids)?;
+                self.catch_up(worker, own_adds, None, by)?;
+                let row_bytes = (self.cols as usize * self.dtype.size()).max(1);
+                let mut piece = Vec::new();
+                for ids in ids.chunks((PIECE / row_bytes).max(1)) {
+                    piece.resize(ids.len() * self.cols as usize * self.dtype.size(), 0);
+                    self.read_rows(worker, ids, &mut piece, by)?;
+                    sink(&piece)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn read_changed(&self, worker: u32, own_adds: u64, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
+        self.changed_rows(worker, own_adds, by)
+    }
+
+    fn finish(&self, worker: u32) {
+        self.outboxes[worker as usize].finish();
+        self.ring_neighbours();
+    }
+
+    fn lanes(&self) -> Vec<LaneInfo> {
+        lanes(&self.place.spec, self.place.workers.len() as u32)
+    }
+
+    fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        let width = self.store.layout().lanes[lane];
+        let first = (first_row - self.place.rows.start) * self.cols;
+        self.read_elements(lane, first..first + (out.len() / width) as u64, out, by)
+    }
+
+    fn write_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
+        let width = self.store.layout().lanes[lane];
+        let first = (first_row - self.place.rows.start) * self.cols;
+        self.write_elements(lane, first..first + (bytes.len() / width) as u64, bytes, by)
+    }
+}
+
+/// The lanes of a table, values first.
+pub(crate) fn lanes(spec: &Spec, workers: u32) -> Vec<LaneInfo> {
+    let cols = spec.rows_and_cols().map_or(1, |(_, cols)| cols) as usize;
+    let values = LaneInfo { name: "value".into(), dtype: spec.dtype(), row_bytes: cols * spec.dtype().size() };
+    let states = spec.updater.state_lanes(spec.dtype(), workers).into_iter();
+    let states = states.map(|lane| LaneInfo { row_bytes: cols * lane.dtype.size(), name: lane.name, dtype: lane.dtype });
+    std::iter::once(values).chain(states).collect()
+}
+
+/// Hands stripes on in order. An apply may begin in the middle; what comes before its turn waits.
+struct IntoSink<'a> {
+    sink: &'a mut dyn FnMut(&[u8]) -> Result<(), Error>,
+    ready: Vec<u8>,
+    /// The element that comes next, behind those in `ready`.
+    next: u64,
+    element: usize,
+    early: std::collections::BTreeMap<u64, Vec<u8>>,
+}
+
+impl IntoSink<'_> {
+    fn flush(&mut self) -> Result<(), Error> {
+        if !self.ready.is_empty() {
+            (self.sink)(&self.ready)?;
+            self.ready.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Emit for IntoSink<'_> {
+    fn block(&mut self, first: u64, values: &[u8]) {
+        if first != self.next {
+            self.early.insert(first, values.to_vec());
+            return;
+        }
+        self.ready.extend_from_slice(values);
+        self.next += (values.len() / self.element) as u64;
+        while let Some(values) = self.early.remove(&self.next) {
+            self.ready.extend_from_slice(&values);
+            self.next += (values.len() / self.element) as u64;
+        }
+    }
+
+    fn stripe_done(&mut self) -> Result<(), Error> {
+        if self.ready.len() >= STRIPE { self.flush() } else { Ok(()) }
+    }
+}

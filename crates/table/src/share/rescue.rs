@@ -1,0 +1,73 @@
+//! What survivors do for the dead: finish the adds that count, and let no clock wait for them.
+
+use std::sync::atomic::Ordering::*;
+use std::time::Instant;
+
+use syncline_cluster::{Deadline, Error};
+
+use super::LocalShare;
+use crate::Consistency;
+
+impl LocalShare {
+    /// Called when somebody died since the last look: an error that names the culprit, unless this job goes on.
+    #[cold]
+    pub(super) fn after_deaths(&self, what: &str, deaths: u32) -> Result<(), Error> {
+        let vigil = &self.place.vigil;
+        if !vigil.goes_on() {
+            let everybody: Vec<u32> = (0..vigil.topology().world()).filter(|rank| *rank != vigil.me()).collect();
+            return Err(vigil.explain(&self.operation(what), &everybody, Instant::now(), "it ended"));
+        }
+        let mut certain = true;
+        for worker in 0..self.outboxes.len() {
+            let owner = self.place.owners[worker];
+            if owner == vigil.me() || !vigil.is_over(owner) || self.outboxes[worker].is_finished() {
+                continue;
+            }
+            match vigil.has_ended(owner) {
+                true => self.rescue(worker as u32)?,
+                false if vigil.has_left(owner) => {}
+                false => certain = false, // Heard of, not seen: the certain word comes within the second.
+            }
+        }
+        if certain {
+            self.deaths_seen.store(deaths, Release);
+        }
+        Ok(())
+    }
+
+    /// Applies what a dead worker had published and closes its outbox. One survivor does it, the others wait for it.
+    fn rescue(&self, worker: u32) -> Result<(), Error> {
+        let vigil = &self.place.vigil;
+        let outbox = &self.outboxes[worker as usize];
+        let by = Deadline::after(vigil.timeout());
+        let started = Instant::now();
+        let me = u64::from(vigil.me()) + 1;
+        loop {
+            if outbox.is_finished() {
+                return Ok(());
+            }
+            let other = outbox.rescuer().get();
+            let vacant = other == 0 || other == me || vigil.has_ended(other as u32 - 1);
+            if vacant && outbox.rescuer().exchange(other, me) {
+                break;
+            }
+            if by.expired() {
+                return Err(vigil.late(&self.operation("taking over from a dead worker"), &[other as u32 - 1], started, " to finish its adds"));
+            }
+            std::thread::yield_now();
+        }
+        if self.place.spec.consistency != Consistency::Sync {
+            // Its redo record first: it may hold the last step of the very add that is to be continued.
+            let owner = self.place.owners[worker as usize];
+            if let Some(hand) = self.place.hands.iter().position(|rank| *rank == owner)
+                && let Some(index) = self.store.under_change(hand as u32)
+            {
+                drop(self.take(&mut self.hand(), index, by)?);
+            }
+            self.apply_published(worker, None, by)?;
+        }
+        outbox.finish();
+        tracing::info!("{}: finished the {} adds of worker {worker}, which is gone", self.place.title, outbox.published());
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+//! Applies rounds: the r-th adds of all workers together, stripe by stripe, on each in order of worker.
+//!
+//! Many processes do it at once, each beginning elsewhere, and share the stripes among them. What is done on a stripe is
+//! a sequence of *steps* that everyone derives alike from the adds of the round; the stripe's progress word says how
+//! many are done, so that whoever inherits a stripe goes on with the right one.
+//!
+//! An outbox is used again once the store counts its round as done on every stripe. So nothing of a round may be
+//! believed without having seen, with the stripe in hand, that the store does not count the round yet.
+
+use std::ops::Range;
+
+use syncline_cluster::{Deadline, Error};
+use syncline_shm::store::{Hand, Hold, Progress};
+
+use super::apply::Add;
+use super::{Emit, LocalShare};
+use crate::updater::{Block, apply, apply_in_place};
+
+/// Steps of a stripe are counted in the low half of its word, the round in the high half.
+const ALL_STEPS: u64 = 0xffff_ffff;
+
+fn word(round: u64, steps: u64) -> u64 {
+    (round & 0xffff_ffff) << 32 | steps
+}
+
+impl LocalShare {
+    /// Waits for the adds of the rounds up to `goal` and applies them. The last one hands the values to `emit`.
+    pub(super) fn finish_rounds(
+        &self,
+        worker: u32,
+        goal: u64,
+        what: &str,
+        mut emit: Option<&mut dyn Emit>,
+        by: Deadline,
+    ) -> Result<(), Error> {
+        let rounds = self.store.header().rounds();
+        let mut emitted = false;
+        while rounds.get() < goal {
+            let round = rounds.get() + 1;
+            self.wait_for_round(what, worker, round, by)?;
+            let emit = if round == goal { emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit) } else { None };
+            emitted = self.finish_round(worker, round, emit, by)?;
+        }
+        match emit {
+            Some(emit) if !emitted => self.read_all(worker, emit, by),
+            _ => Ok(()),
+        }
+    }
+
+    /// Applies one round, whose adds are all published, together with whoever else does. True when everything was emitted.
+    fn finish_round(&self, me: u32, round: u64, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<bool, Error> {
+        let Some(adds) = self.adds_of(round)? else { return Ok(false) };
+        let stripes = self.store.layout().stripes();
+        let whole = adds.iter().any(|add| add.entry.ids.is_none());
+        let backs_up = self.place.spec.updater.backup_lane(me, self.place.workers.len() as u32).is_some();
+        if !whole || backs_up {
+            emit = None;
+        }
+        let first = self.first_stripe(me);
+        let touched: Vec<usize> =
+            if whole { (0..stripes).map(|turn| (first + turn) % stripes).collect() } else { self.stripes_touched(&adds, first) };
+        let mut later = Vec::new();
+        let mut buffer = Vec::new();
+        for index in touched {
+            if !self.advance(me, index, round, &adds, emit.as_deref_mut(), &mut buffer, None)? {
+                later.push(index); // Somebody else is at it: do another one first.
+            }
+        }
+        for index in later {
+            self.advance(me, index, round, &adds, emit.as_deref_mut(), &mut buffer, Some(by))?;
+        }
+        self.store.header().rounds().raise(round);
+        Ok(emit.is_some())
+    }
+
+    /// The adds of a round, in order of worker; none when the round turns out to be done.
+    fn adds_of(&self, round: u64) -> Result<Option<Vec<Add<'_>>>, Error> {
+        let mut adds = Vec::with_capacity(self.outboxes.len());
+        for (worker, outbox) in self.outboxes.iter().enumerate() {
+            if outbox.published() >= round {
+                match self.published_add(worker as u32, round) {
+                    Ok(add) => adds.push(add),
+                    // Its outbox may be in use for a later round already.
+                    Err(_) if self.store.header().rounds().get() >= round => return Ok(None),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok((self.store.header().rounds().get() < round).then_some(adds))
+    }
+
+    /// The stripes that a round of rows touches, from `first` on and around.
+    fn stripes_touched(&self, adds: &[Add<'_>], first: usize) -> Vec<usize> {
+        let (start, stripe) = (self.place.rows.start, self.store.layout().stripe);
+        let mut touched = Vec::new();
+        for id in adds.iter().filter_map(Add::ids).flatten() {
+            let Some(row) = (*id as u64).checked_sub(start).filter(|row| row * self.cols < self.store.layout().elements) else { continue };
+            let (from, to) = (row * self.cols / stripe, ((row + 1) * self.cols - 1) / stripe);
+            touched.extend((from..=to).map(|index| index as usize));
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        let split = touched.partition_point(|index| *index < first);
+        touched.rotate_left(split);
+        touched
+    }
+
+    /// Brings one stripe to the end of the round. False when somebody else holds it and `wait` allows no waiting.
+    #[allow(clippy::too_many_arguments, reason = "one step of one loop, told apart for its name")]
+    fn advance(
+        &self,
+        me: u32,
+        index: usize,
+        round: u64,
+        adds: &[Add<'_>],
+        mut emit: Option<&mut (dyn Emit + '_)>,
+        buffer: &mut Vec<u8>,
+        wait: Option<Deadline>,
+    ) -> Result<bool, Error> {
+        let _ = me;
+        let elements = self.store.elements_of(index);
+        if self.store.stripe(index).progress.get() != word(round, ALL_STEPS) {
+            let mut hand = self.hand();
+            let hand: &mut Hand = &mut hand;
+            let hold = match wait {
+                Some(by) => Some(self.take(hand, index, by)?),
+                None => self.take_if_free(hand, index),
+            };
+            let Some(mut hold) = hold else { return Ok(false) };
+            let progress = hold.progress();
+            // The store's count is looked at with the stripe in hand: see the head of this file.
+            if self.store.header().rounds().get() < round && progress != word(round, ALL_STEPS) {
+                let done = if progress >> 32 == round & 0xffff_ffff { progress & ALL_STEPS } else { 0 };
+                self.apply_round(&mut hold, elements.clone(), round, done, adds, emit.as_deref_mut());
+                hold.set_progress(word(round, ALL_STEPS));
+                if done == 0 {
+                    drop(hold);
+                    if let Some(emit) = emit {
+                        emit.stripe_done()?;
+                    }
+                    return Ok(true);
+                }
+            }
+        }
+        if let Some(emit) = emit {
+            self.read_stripe(elements, emit, buffer, wait.unwrap_or_else(|| Deadline::after(self.place.vigil.timeout())))?;
+            emit.stripe_done()?;
+        }
+        Ok(true)
+    }
+
+    /// The steps of a round on one stripe, from number `done` on. Emits only when it begins with the first.
+    fn apply_round(
+        &self,
+        hold: &mut Hold<'_>,
+        elements: Range<u64>,
+        round: u64,
+        done: u64,
+        adds: &[Add<'_>],
+        emit: Option<&mut (dyn Emit + '_)>,
+    ) {
+        let emit = emit.filter(|_| done == 0);
+        let all_whole = adds.iter().all(|add| add.entry.ids.is_none());
+        if all_whole && self.place.spec.updater.is_stateless() && self.store.header().epoch().get_ordered() == 0 {
+            self.apply_whole_adds(hold, elements, round, done, adds, emit);
+        } else {
+            self.apply_one_by_one(hold, elements.clone(), round, done, adds);
+            if let Some(emit) = emit {
+                emit.block(elements.start, hold.contents(0, elements));
+            }
+        }
+    }
+
+    /// All adds cover everything and need no state: a block is read and written once for all of them.
+    fn apply_whole_adds(
+        &self,
+        hold: &mut Hold<'_>,
+        elements: Range<u64>,
+        round: u64,
+        done: u64,
+        adds: &[Add<'_>],
+        mut emit: Option<&mut (dyn Emit + '_)>,
+    ) {
+        let (updater, element) = (self.place.spec.updater, self.dtype.size());
+        let mut step = 0;
+        let mut at = elements.start;
+        while at < elements.end {
+            let end = (at + self.block).min(elements.end);
+            step += 1;
+            if step > done {
+                let bytes = at as usize * element..end as usize * element;
+                hold.change(at..end, &[0], Progress::Stripe(word(round, step)), |old, new| {
+                    let [values, ..] = new;
+                    match adds.split_first() {
+                        Some((first, rest)) => {
+                            let states_new: [&mut [u8]; 2] = [&mut [], &mut []];
+                            let delta = first.delta(bytes.clone());
+                            let block = Block { old: old[0], delta, new: &mut *values, states_old: [&[], &[]], states_new };
+                            apply(updater, self.dtype, &first.options, block);
+                            for add in rest {
+                                apply_in_place(updater, self.dtype, values, add.delta(bytes.clone()));
+                            }
+                        }
+                        None => values.copy_from_slice(old[0]),
+                    }
+                    if let Some(emit) = emit.as_deref_mut() {
+                        emit.block(at, values);
+                    }
+                });
+            }
+            at = end;
+        }
+    }
+
+    /// Row adds, states, or both: a step is one block or one piece of a row of one add.
+    fn apply_one_by_one(&self, hold: &mut Hold<'_>, elements: Range<u64>, round: u64, done: u64, adds: &[Add<'_>]) {
+        let element = self.dtype.size();
+        let row_bytes = self.cols as usize * element;
+        let mut step = 0;
+        for add in adds {
+            let mut pieces = |hold: &mut Hold<'_>, piece: Range<u64>, from: usize| {
+                let mut at = piece.start;
+                while at < piece.end {
+                    let end = (at + self.block).min(piece.end);
+                    step += 1;
+                    if step > done {
+                        let from = from + (at - piece.start) as usize * element;
+                        let delta = add.delta(from..from + (end - at) as usize * element);
+                        self.change_block(hold, at..end, add, delta, Progress::Stripe(word(round, step)), None);
+                    }
+                    at = end;
+                }
+            };
+            match add.ids() {
+                None => pieces(hold, elements.clone(), elements.start as usize * element),
+                Some(ids) if self.cols > 0 => {
+                    let start = self.place.rows.start;
+                    // Ids stand in order, so those of this stripe are one run.
+                    let lowest = (elements.start / self.cols + start) as i64;
+                    let highest = ((elements.end - 1) / self.cols + start) as i64;
+                    let (from, to) = (ids.partition_point(|id| *id < lowest), ids.partition_point(|id| *id <= highest));
+                    for (at, id) in ids.iter().enumerate().take(to).skip(from) {
+                        let first = (*id as u64 - start) * self.cols;
+                        let piece = first.max(elements.start)..(first + self.cols).min(elements.end);
+                        let skipped = (piece.start - first) as usize * element;
+                        pieces(hold, piece, at * row_bytes + skipped);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Getting at stripes that others hold, and waiting for workers that are behind; both name whom they wait for.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use syncline_cluster::{Deadline, Error};
+use syncline_shm::store::{Busy, Hand, Hold};
+use syncline_shm::wait::{WaitError, wait_for};
+
+use super::{Emit, LocalShare};
+
+/// Patience with a stripe that somebody holds: it is held for microseconds unless its holder lost its core, or its life.
+pub(super) struct Backoff {
+    turns: u32,
+    since: Option<Instant>,
+    by: Deadline,
+}
+
+const SPINS: u32 = 100;
+
+impl Backoff {
+    pub(super) fn new(by: Deadline) -> Backoff {
+        Backoff { turns: 0, since: None, by }
+    }
+
+    /// Waits a little. True now and then, when it is time to ask whether the holder lives.
+    #[inline]
+    fn pause(&mut self) -> bool {
+        self.turns += 1;
+        if self.turns < SPINS {
+            std::hint::spin_loop();
+            return false;
+        }
+        self.slow_pause()
+    }
+
+    #[cold]
+    fn slow_pause(&mut self) -> bool {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() < Duration::from_millis(2) {
+            std::thread::yield_now();
+            return self.turns.is_multiple_of(64);
+        }
+        std::thread::sleep(Duration::from_micros(100));
+        true
+    }
+}
+
+impl LocalShare {
+    /// Takes a stripe, waiting for whoever holds it and inheriting from the dead.
+    #[inline]
+    pub(super) fn take<'a>(&'a self, hand: &'a mut Hand, index: usize, by: Deadline) -> Result<Hold<'a>, Error> {
+        if self.store.take(index, hand).is_err() {
+            self.take_slowly(hand, index, by)?;
+        }
+        Ok(hand.hold(&self.store, index))
+    }
+
+    #[cold]
+    fn take_slowly(&self, hand: &Hand, index: usize, by: Deadline) -> Result<(), Error> {
+        let mut backoff = Backoff::new(by);
+        loop {
+            match self.store.take(index, hand) {
+                Ok(()) => return Ok(()),
+                Err(busy) => {
+                    if backoff.pause() && self.look_after(busy, &backoff)? && self.inherit(busy, index, hand) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a stripe unless somebody who lives holds it.
+    pub(super) fn take_if_free<'a>(&'a self, hand: &'a mut Hand, index: usize) -> Option<Hold<'a>> {
+        match self.store.take(index, hand) {
+            Ok(()) => {}
+            Err(busy) if self.is_dead(busy.hand) && self.inherit(busy, index, hand) => {}
+            Err(_) => return None,
+        }
+        Some(hand.hold(&self.store, index))
+    }
+
+    /// Whether the holder of a stripe is dead; an error when waiting for it makes no sense any more.
+    fn look_after(&self, busy: Busy, backoff: &Backoff) -> Result<bool, Error> {
+        if self.is_dead(busy.hand) {
+            return Ok(true);
+        }
+        let holder = self.place.hands[busy.hand as usize];
+        let started = backoff.since.unwrap_or_else(Instant::now);
+        let operation = || self.operation("waiting for rows that another process changes");
+        if backoff.by.interrupted() {
+            return Err(Error::Interrupted { operation: operation(), waited: started.elapsed() });
+        }
+        if backoff.by.expired() {
+            return Err(self.place.vigil.late(&operation(), &[holder], started, " to let go of a part of the table"));
+        }
+        if self.place.vigil.is_over(holder) && started.elapsed() > Duration::from_secs(1) {
+            return Err(self.place.vigil.explain(&operation(), &[holder], started, "it held a part of the table"));
+        }
+        Ok(false)
+    }
+
+    pub(super) fn is_dead(&self, hand: u32) -> bool {
+        self.place.hands.get(hand as usize).is_some_and(|rank| self.place.vigil.has_ended(*rank))
+    }
+
+    pub(super) fn inherit(&self, busy: Busy, index: usize, hand: &Hand) -> bool {
+        let progress = |of: u64, value: u64| {
+            if let Some(outbox) = self.outboxes.get(of as usize - 1) {
+                outbox.progress_word().set(value);
+            }
+        };
+        let inherited = self.store.inherit(index, busy.hand, hand, &|hand| self.is_dead(hand), &progress);
+        if inherited {
+            self.stamp_all_of(index);
+        }
+        inherited
+    }
+
+    /// Elements of one lane as they are, each stripe in one state.
+    pub(super) fn read_elements(&self, lane: usize, elements: Range<u64>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        let width = self.store.layout().lanes[lane];
+        let (mut at, mut done) = (elements.start, 0);
+        while at < elements.end {
+            let end = (at / self.store.layout().stripe + 1) * self.store.layout().stripe;
+            let piece = at..end.min(elements.end);
+            let bytes = (piece.end - piece.start) as usize * width;
+            self.read_piece(lane, piece.clone(), &mut out[done..done + bytes], by)?;
+            at = piece.end;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Elements of one stripe.
+    #[inline]
+    pub(super) fn read_piece(&self, lane: usize, elements: Range<u64>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        match self.store.try_read(lane, elements.clone(), out) {
+            Ok(()) => Ok(()),
+            Err(_) => self.read_slowly(lane, elements, out, by),
+        }
+    }
+
+    #[cold]
+    fn read_slowly(&self, lane: usize, elements: Range<u64>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        let index = (elements.start / self.store.layout().stripe) as usize;
+        let mut backoff = Backoff::new(by);
+        loop {
+            match self.store.try_read(lane, elements.clone(), out) {
+                Ok(()) => return Ok(()),
+                Err(busy) => {
+                    if backoff.pause() && self.look_after(busy, &backoff)? {
+                        drop(self.take(&mut self.hand(), index, by)?);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Overwrites elements of one lane, stripe by stripe.
+    pub(super) fn write_elements(&self, lane: usize, elements: Range<u64>, bytes: &[u8], by: Deadline) -> Result<(), Error> {
+        let width = self.store.layout().lanes[lane];
+        let (mut at, mut done) = (elements.start, 0);
+        while at < elements.end {
+            let index = (at / self.store.layout().stripe) as usize;
+            let end = self.store.elements_of(index).end.min(elements.end);
+            let len = (end - at) as usize * width;
+            let mut hand = self.hand();
+            self.take(&mut hand, index, by)?.contents_mut(lane, at..end).copy_from_slice(&bytes[done..done + len]);
+            at = end;
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Everything, in order, for a worker.
+    pub(super) fn read_all(&self, worker: u32, emit: &mut dyn Emit, by: Deadline) -> Result<(), Error> {
+        let backup = self.place.spec.updater.backup_lane(worker, self.place.workers.len() as u32).map(|lane| lane + 1);
+        let mut buffer = Vec::new();
+        for index in 0..self.store.layout().stripes() {
+            let elements = self.store.elements_of(index);
+            match backup {
+                Some(backup) => self.read_and_keep(elements.clone(), backup, by, &mut |values| emit.block(elements.start, values))?,
+                None => self.read_stripe(elements, emit, &mut buffer, by)?,
+            }
+            emit.stripe_done()?;
+        }
+        Ok(())
+    }
+
+    /// One whole stripe: straight to where it belongs, or by way of `buffer`.
+    pub(super) fn read_stripe(&self, elements: Range<u64>, emit: &mut dyn Emit, buffer: &mut Vec<u8>, by: Deadline) -> Result<(), Error> {
+        let bytes = (elements.end - elements.start) as usize * self.dtype.size();
+        if let Some(room) = emit.room(elements.start, bytes) {
+            return self.read_piece(0, elements, room, by);
+        }
+        buffer.resize(bytes, 0);
+        self.read_piece(0, elements.clone(), buffer, by)?;
+        emit.block(elements.start, buffer);
+        Ok(())
+    }
+
+    /// Rows by id, in the order asked.
+    pub(super) fn read_rows(&self, worker: u32, ids: &[i64], out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        const AHEAD: usize = 8;
+        let backup = self.place.spec.updater.backup_lane(worker, self.place.workers.len() as u32).map(|lane| lane + 1);
+        let row_bytes = self.cols as usize * self.dtype.size();
+        let whole_rows = self.store.layout().stripe.is_multiple_of(self.cols.max(1));
+        for (index, id) in ids.iter().enumerate() {
+            if let Some(ahead) = ids.get(index + AHEAD) {
+                let first = (*ahead as u64 - self.place.rows.start) * self.cols;
+                self.store.prefetch(0, first..first + self.cols);
+            }
+            let first = (*id as u64 - self.place.rows.start) * self.cols;
+            let out = &mut out[index * row_bytes..(index + 1) * row_bytes];
+            match backup {
+                Some(backup) => {
+                    let mut done = 0;
+                    self.read_and_keep(first..first + self.cols, backup, by, &mut |values| {
+                        out[done..done + values.len()].copy_from_slice(values);
+                        done += values.len();
+                    })?;
+                }
+                None if whole_rows => self.read_piece(0, first..first + self.cols, out, by)?,
+                None => self.read_elements(0, first..first + self.cols, out, by)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads values and keeps a copy of them in a worker's backup lane, for updaters that compare.
+    fn read_and_keep(&self, elements: Range<u64>, backup: usize, by: Deadline, emit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+        let mut at = elements.start;
+        while at < elements.end {
+            let index = (at / self.store.layout().stripe) as usize;
+            let end = self.store.elements_of(index).end.min(elements.end);
+            let mut hand = self.hand();
+            let mut hold = self.take(&mut hand, index, by)?;
+            let values = hold.contents(0, at..end).to_vec();
+            hold.contents_mut(backup, at..end).copy_from_slice(&values);
+            drop(hold);
+            emit(&values);
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Waits until every unfinished worker has published its add number `round`.
+    pub(super) fn wait_for_round(&self, what: &str, worker: u32, round: u64, by: Deadline) -> Result<(), Error> {
+        self.wait_for_clocks(what, worker, round, by, |share, worker| share.outboxes[worker].published())
+    }
+
+    /// Waits until every unfinished worker has applied `adds` adds.
+    pub(super) fn wait_for_others(&self, worker: u32, adds: u64, by: Deadline) -> Result<(), Error> {
+        self.wait_for_clocks("get", worker, adds, by, |share, worker| share.outboxes[worker].applied())
+    }
+
+    fn wait_for_clocks(&self, what: &str, me: u32, goal: u64, by: Deadline, clock: impl Fn(&LocalShare, usize) -> u64) -> Result<(), Error> {
+        let behind = |worker: &usize| clock(self, *worker) < goal && !self.outboxes[*worker].is_finished();
+        let workers = 0..self.outboxes.len();
+        if !workers.clone().any(|worker| behind(&worker)) {
+            return Ok(());
+        }
+        let vigil = &self.place.vigil;
+        let started = Instant::now();
+        let bell = vigil.my_bell();
+        loop {
+            let deaths = vigil.deaths();
+            let poll = || (!workers.clone().any(|worker| behind(&worker))).then_some(());
+            let still_there = || vigil.deaths() == deaths && !vigil.orphaned_or_leaving();
+            let operation = || self.operation(&format!("{what} after {goal} adds"));
+            let missing = || workers.clone().filter(|worker| *worker as u32 != me && behind(worker)).map(|worker| self.place.workers[worker]).collect::<Vec<_>>();
+            match wait_for(poll, &bell, vigil.patience(), by, &still_there) {
+                Ok(()) => return Ok(()),
+                Err(WaitError::Timeout) => return Err(vigil.late(&operation(), &missing(), started, &format!(" to make add {goal} too"))),
+                Err(WaitError::Interrupted) => return Err(Error::Interrupted { operation: operation(), waited: started.elapsed() }),
+                Err(WaitError::Gone) => {
+                    if vigil.orphaned_or_leaving() {
+                        return Err(vigil.explain(&operation(), &missing(), started, "it did not come"));
+                    }
+                    self.after_deaths(what, vigil.deaths())?;
+                }
+            }
+        }
+    }
+}
