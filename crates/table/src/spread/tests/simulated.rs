@@ -565,7 +565,7 @@ fn history(seed: u64) {
     }
     sim.run(END + Duration::from_secs(1));
     let worker = |id: usize| match sim.node(id) {
-        Participant::Worker(worker) => worker,
+        Participant::Worker(worker) => &**worker,
         Participant::Server(_) => unreachable!("servers come after the workers"),
     };
     check(seed, &world, &programs, &victims, &(0..workers).map(worker).collect::<Vec<_>>());
