@@ -87,8 +87,10 @@ fn every_add_counts_once_in_every_mode() {
             let folder = tempfile::tempdir().expect("a scratch folder");
             let order = Order { mode, steps: STEPS, victim: None, endless: false, folder: folder.path().to_owned() };
             let (mut workers, mut servers) = layout.start(&field, &[(ORDER, &order.to_string())]);
+            workers.iter_mut().chain(&mut servers).for_each(|program| _ = program.end(LIMIT));
+            let words: String = workers.iter().chain(&servers).map(Program::transcript).collect();
+            assert_exact(&order, layout.workers(), &format!("{mode}, {name}{words}\n"));
             workers.iter_mut().chain(&mut servers).for_each(|program| program.succeed(LIMIT));
-            assert_exact(&order, layout.workers(), &format!("{mode}, {name}"));
         }
     }
 }

@@ -48,6 +48,7 @@ mod pieces;
 mod read;
 mod saved;
 mod shard;
+pub(crate) mod share;
 #[cfg(test)]
 mod tests;
 

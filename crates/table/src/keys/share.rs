@@ -175,6 +175,10 @@ impl Share for KeyShare {
         self.changed.notify_all();
     }
 
+    fn unfinished(&self) -> Vec<u32> {
+        self.lock().rounds.unfinished()
+    }
+
     fn lanes(&self) -> Vec<LaneInfo> {
         vec![LaneInfo { name: "value".into(), dtype: self.dtype, row_bytes: self.dtype.size() }]
     }

@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod python;
 mod roundtrip;
+mod shares;
 
 use std::ops::Range;
 use std::path::Path;

@@ -87,6 +87,9 @@ impl Share for Flat {
         unreachable!("not measured")
     }
     fn finish(&self, _: u32) {}
+    fn unfinished(&self) -> Vec<u32> {
+        Vec::new()
+    }
     fn lanes(&self) -> Vec<LaneInfo> {
         Vec::new()
     }
