@@ -68,15 +68,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn new(
-        number: u32,
-        name: String,
-        spec: Spec,
-        worker: u32,
-        way: Way,
-        timeout: Duration,
-        caretaker: Arc<Caretaker>,
-    ) -> Inner {
+    pub(crate) fn new(number: u32, name: String, spec: Spec, worker: u32, way: Way, timeout: Duration, caretaker: Arc<Caretaker>) -> Inner {
         Inner {
             number,
             name,
@@ -214,7 +206,15 @@ impl Inner {
         Ok(rows.map_or(Selection::All, Selection::Rows))
     }
 
-    fn add(&self, this: &Arc<Inner>, delta: &[u8], ids: Option<&[i64]>, options: &AddOptions, wait: bool, by: Deadline) -> Result<(), Error> {
+    fn add(
+        &self,
+        this: &Arc<Inner>,
+        delta: &[u8],
+        ids: Option<&[i64]>,
+        options: &AddOptions,
+        wait: bool,
+        by: Deadline,
+    ) -> Result<(), Error> {
         let rows = self.selection("add", delta.len(), ids)?;
         options.check(self.spec.updater)?;
         if self.spec.consistency == Consistency::Sync {
@@ -361,7 +361,9 @@ impl Table {
     pub fn get_changed(&self, out: &mut [u8], by: Deadline) -> Result<Vec<i64>, Error> {
         self.inner.selection("get_changed", out.len(), None)?;
         if !matches!(self.inner.spec.shape, Shape::Matrix { .. }) {
-            return Err(Error::Configuration { detail: format!("{}: only a matrix knows its changed rows", self.inner.operation("get_changed")) });
+            return Err(Error::Configuration {
+                detail: format!("{}: only a matrix knows its changed rows", self.inner.operation("get_changed")),
+            });
         }
         let own_adds = *self.inner.adds();
         let (ids, rows) = match &self.inner.way {
