@@ -17,7 +17,7 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\n  variables: PREFIX=%s  FUZZ_SECONDS=%s  SOAK_RUNS=%s  PARTS="rust python …" (make test)\n' '$(PREFIX)' '$(FUZZ_SECONDS)' '$(SOAK_RUNS)'
 
-demo: setup ## four processes meet, pass a barrier, and show their topology and links
+demo: setup ## four processes meet and learn handwritten digits, in step and not; tables and links measured
 	@scripts/demo
 
 test: setup ## every test of every language
@@ -30,8 +30,9 @@ install: ## put the command into PREFIX (/usr/local)
 	$(CARGO) build --release --locked --package syncline-cli
 	install -D -m 755 "$${CARGO_TARGET_DIR:-target}/release/syncline" "$(DESTDIR)$(PREFIX)/bin/syncline"
 
-bench: ## latency and bandwidth of every kind of link
+bench: ## latency and bandwidth of every kind of link, and of tables
 	@$(CARGO) run --release --locked --quiet --package syncline-cli -- bench link
+	@$(CARGO) run --release --locked --quiet --package syncline-cli -- bench table
 
 fuzz: ## feed random bytes to every parser, FUZZ_SECONDS each
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz

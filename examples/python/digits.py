@@ -19,7 +19,7 @@ from collections.abc import Callable
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the processes are the parallelism
 
 import numpy as np
-from progress import STYLES, Progress, amount
+from progress import STYLES, Progress, in_bytes
 from sklearn.datasets import load_digits
 
 import syncline as sl
@@ -76,7 +76,7 @@ def train(
         moved = 2 * steps * weights.nbytes * workers  # one add and one get of all weights by each worker
         if progress:
             speed = epoch * share * workers / (time.perf_counter() - started)
-            text = f"loss {np.mean(losses):.4f}  {amount(speed, 'samples/s')}  {amount(moved, 'B')} moved"
+            text = f"loss {np.mean(losses):.4f}  {speed:,.0f} samples/s  {in_bytes(moved)} moved"
             progress.show(epoch, text)
     return time.perf_counter() - started
 
@@ -134,7 +134,7 @@ def arguments() -> argparse.Namespace:
     mode.add_argument("--sync", action="store_true", help="all workers take each step together")
     mode.add_argument("--async", action="store_false", dest="sync", help="each at its own pace (the default)")
     parser.add_argument("--epochs", type=int, default=200, help="how often each image is seen (%(default)s)")
-    parser.add_argument("--batch", type=int, default=16, help="images of a worker's step (%(default)s)")
+    parser.add_argument("--batch", type=int, default=32, help="images of a worker's step (%(default)s)")
     parser.add_argument("--rate", type=float, default=0.5, help="learning rate (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the split and of each worker's order (%(default)s)")
     parser.add_argument("--hash", action="store_true", help="print a hash of the final weights")

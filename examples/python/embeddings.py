@@ -21,7 +21,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the processes are the parallelism
 
 import numpy as np
-from progress import STYLES, Progress, amount
+from progress import STYLES, Progress, in_bytes
 
 import syncline as sl
 
@@ -124,7 +124,7 @@ def main(args: argparse.Namespace) -> None:
             curve.append(float(np.mean(losses)))
             if progress:
                 speed = seen * workers / (time.perf_counter() - started)
-                text = f"loss {curve[-1]:.4f}  {amount(speed, 'pairs/s')}  {amount(moved * workers, 'B')} moved"
+                text = f"loss {curve[-1]:.4f}  {speed:,.0f} pairs/s  {in_bytes(moved * workers)} moved"
                 progress.show(epoch, text)
         sl.barrier()  # every add of everybody is in the tables
         if chief:

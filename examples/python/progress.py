@@ -41,10 +41,10 @@ class Progress:
             print(f"{done:>{len(str(self.total))}}/{self.total}  {text}", file=sys.stderr, flush=True)
 
 
-def amount(number: float, unit: str) -> str:
-    """1234567, "B" -> "1.2 MB"."""
-    for letter in ("", "k", "M", "G"):
-        if number < 1000 or letter == "G":
-            break
+def in_bytes(number: float) -> str:
+    """1234567 -> "1.2 MB"."""
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.1f} {unit}"
         number /= 1000
-    return f"{number:.{0 if letter == '' else 1}f} {letter}{unit}"
+    return f"{number:.1f} GB"

@@ -116,7 +116,7 @@ impl Exported {
         if tensor.device_type != CPU && tensor.device_type != PINNED_CPU {
             return Err(PyBufferError::new_err("the array is not in this computer's main memory\nhint: copy it to the CPU first"));
         }
-        if tensor.lanes != 1 || tensor.ndim < 0 || tensor.bits % 8 != 0 {
+        if tensor.lanes != 1 || tensor.ndim < 0 || !tensor.bits.is_multiple_of(8) {
             return Err(PyBufferError::new_err("the array's elements are no plain numbers"));
         }
         Ok(())
@@ -188,7 +188,9 @@ impl Exported {
             (5, 64) => c"Zf",
             (5, 128) => c"Zd",
             (6, 8) => c"?",
-            (code, bits) => return Err(PyBufferError::new_err(format!("DLPack elements of code {code} with {bits} bits are not known here"))),
+            (code, bits) => {
+                return Err(PyBufferError::new_err(format!("DLPack elements of code {code} with {bits} bits are not known here")));
+            }
         })
     }
 }

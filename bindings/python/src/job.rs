@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use syncline::{Config, Error, Session};
+use syncline::{Config, Error, OnPeerLoss, Session};
 
 use crate::topology::Topology;
 use crate::{errors, exit, interrupt, log};
@@ -40,19 +40,22 @@ fn state() -> MutexGuard<'static, State> {
 
 /// Joins the job that this process was started in, or a world of one.
 ///
-/// `sync` is what tables do unless they say otherwise. `timeout` is in seconds; `None` takes the environment's or the
-/// default. `on_peer_loss` is `raise` or `continue`.
+/// `sync` is what tables do unless they say otherwise. `timeout` is in seconds, `on_peer_loss` is `raise` or `continue`;
+/// `None` takes the environment's or the default.
 #[pyfunction]
-#[pyo3(signature = (sync = false, timeout = None, on_peer_loss = "raise"))]
-pub(crate) fn open(py: Python<'_>, sync: bool, timeout: Option<f64>, on_peer_loss: &str) -> PyResult<()> {
+#[pyo3(signature = (sync = false, timeout = None, on_peer_loss = None))]
+pub(crate) fn open(py: Python<'_>, sync: bool, timeout: Option<f64>, on_peer_loss: Option<&str>) -> PyResult<()> {
     let timeout = timeout.map(|seconds| seconds_from(py, seconds)).transpose()?;
-    check_on_peer_loss(py, on_peer_loss)?;
+    let on_peer_loss = on_peer_loss.map(|choice| loss_from(py, choice)).transpose()?;
     let claim = claim(py)?;
     log::follow_level(py);
     let session = wait(py, || {
         let mut config = Config::from_env()?;
         if let Some(timeout) = timeout {
             config = config.timeout(timeout);
+        }
+        if let Some(choice) = on_peer_loss {
+            config = config.on_peer_loss(choice);
         }
         let deadline = interrupt::deadline(config.settings().timeout);
         Session::open_by(config, deadline)
@@ -289,11 +292,12 @@ impl Drop for Claim {
     }
 }
 
-fn check_on_peer_loss(py: Python<'_>, choice: &str) -> PyResult<()> {
+fn loss_from(py: Python<'_>, choice: &str) -> PyResult<OnPeerLoss> {
     match choice {
-        "raise" => Ok(()),
+        "raise" => Ok(OnPeerLoss::Fail),
+        "continue" => Ok(OnPeerLoss::Continue),
         other => {
-            let text = format!("init: on_peer_loss={other:?} is not \"raise\"");
+            let text = format!("init: on_peer_loss={other:?} is neither \"raise\" nor \"continue\"");
             Err(errors::of_class(py, "ConfigurationError", text))
         }
     }

@@ -75,8 +75,7 @@ impl View {
             (*view).itemsize = this.item as isize;
             (*view).readonly = c_int::from(!this.writable);
             (*view).ndim = this.shape.len() as c_int;
-            (*view).format =
-                if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT { this.format.as_ptr().cast_mut() } else { null_mut() };
+            (*view).format = if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT { this.format.as_ptr().cast_mut() } else { null_mut() };
             (*view).shape = if flags & ffi::PyBUF_ND == ffi::PyBUF_ND { this.shape.as_ptr().cast_mut() } else { null_mut() };
             (*view).strides = if strided { this.strides.as_ptr().cast_mut() } else { null_mut() };
             (*view).suboffsets = null_mut();

@@ -13,6 +13,7 @@ FAMILIES: dict[type[sl.SynclineError], type[BaseException]] = {
     sl.ContractMismatch: sl.SynclineError,
     sl.AuthError: sl.SynclineError,
     sl.ShapeMismatch: ValueError,
+    sl.DTypeMismatch: TypeError,
     sl.UnknownKey: KeyError,
     sl.Closed: sl.SynclineError,
     sl.ConfigurationError: ValueError,

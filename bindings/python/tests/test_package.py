@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -35,6 +36,31 @@ def test_importing_it_loads_no_framework_and_nothing_slow(stage: Stage) -> None:
     assert set(ended.out.split()) <= {"__future__", "types"}
 
 
+def test_making_a_table_is_what_loads_numpy(stage: Stage) -> None:
+    ended = stage.run(
+        """
+        import sys
+        import syncline as sl
+        sl.init()
+        sl.barrier()
+        assert "numpy" not in sys.modules
+        sl.ArrayTable(3)
+        assert "numpy" in sys.modules and "ml_dtypes" not in sys.modules
+        """
+    )
+    assert ended.status == 0, ended
+
+
+@pytest.mark.parametrize("document", ["bindings/python/README.md", "docs/multiverso.md"])
+def test_what_the_documents_tell_people_to_type_works(document: str) -> None:
+    beside = str(Path(sys.executable).parent)
+    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    env = environment({"PATH": f"{beside}:{os.environ['PATH']}", "OMPI_MCA_rmaps_base_oversubscribe": "1", **allowed})
+    script = SOURCE.parents[1] / "scripts" / "run-readme-blocks"
+    ran = subprocess.run([sys.executable, str(script), document], env=env, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 def test_everything_public_explains_itself() -> None:
     for name in sl.__all__:
         thing = getattr(sl, name)
@@ -46,9 +72,10 @@ def test_type_checkers_find_the_types() -> None:
     package = Path(sl.__file__).parent
     assert (package / "py.typed").exists()
     assert (package / "_native.pyi").exists()
+    assert (package.parent / "multiverso" / "py.typed").exists()
 
 
-@pytest.mark.parametrize("checker", [["mypy"], ["mypy.stubtest", "syncline", "--mypy-config-file", "pyproject.toml"]])
+@pytest.mark.parametrize("checker", [["mypy"], ["mypy.stubtest", "syncline", "multiverso", "--mypy-config-file", "pyproject.toml"]])
 def test_the_types_are_strict_and_the_stubs_tell_the_truth(checker: list[str]) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed")
     checked = subprocess.run([sys.executable, "-m", *checker], cwd=SOURCE, capture_output=True, text=True)

@@ -521,3 +521,31 @@ def test_threads_run_while_a_get_waits(stage: Stage) -> None:
     for rank in (first, second):
         ended = rank.end()
         assert ended.status == 0, ended
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_survivors_go_on_where_they_asked_to(stage: Stage, sync: bool) -> None:
+    ranks = stage.start_ranks(
+        3,
+        f"""
+        import os, signal
+        import numpy as np
+        import syncline as sl
+        sl.init(sync={sync}, on_peer_loss="continue")
+        table = sl.ArrayTable(4)
+        table.add(np.ones(4), sync=True)
+        sl.barrier()
+        if sl.rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        for _ in range(10):
+            table.add(np.ones(4))
+            table.get()
+        sl.barrier()
+        print("total", table.get().tolist(), flush=True)
+        """,
+        timeout=15.0,
+    )
+    assert ranks[1].end().status == -signal.SIGKILL
+    for number in (0, 2):
+        ended = ranks[number].end()
+        assert (ended.status, ended.out) == (0, "total [23.0, 23.0, 23.0, 23.0]\n"), ended

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array as arrays
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -602,3 +603,15 @@ def test_a_forked_child_can_use_no_table_and_harms_none(stage: Stage) -> None:
         """
     )
     assert (ended.status, ended.out, ended.err) == (0, "[[1.0, 1.0], [1.0, 1.0]] [[0.0, 0.0], [0.0, 0.0]]\n", ""), ended
+
+
+def test_threads_that_wait_for_one_future_get_one_array() -> None:
+    table = sl.ArrayTable(100_000, np.arange(100_000))
+    for _ in range(20):
+        future = table.get_async()
+        with ThreadPoolExecutor(8) as pool:
+            results = list(pool.map(lambda waited: waited.wait(), [future] * 8))
+        assert len(results) == 8
+        assert all(result is results[0] for result in results)
+        assert results[0][-1] == 99_999
+    assert sl.ArrayTable(0).get_async().wait().shape == (0,)

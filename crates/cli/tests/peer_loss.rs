@@ -4,10 +4,13 @@ mod support;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Launcher, syncline};
-use syncline::{Config, Error, Session};
+use syncline::{Config, Deadline, Error, Session};
+use syncline_cluster::Job;
+use syncline_shm::wait::{Patience, wait_for};
 
 /// Not a test of its own: the body of each rank, when this binary is started again by `syncline run`.
 #[test]
@@ -21,6 +24,9 @@ fn as_a_rank() {
 }
 
 fn play(part: &str) -> Result<(), Error> {
+    if part == "watch" {
+        return Ok(watch()?);
+    }
     let session = Session::open(Config::from_env()?)?;
     for _ in 0..50 {
         session.barrier()?;
@@ -41,6 +47,29 @@ fn play(part: &str) -> Result<(), Error> {
     }
     say("DONE");
     session.shutdown()
+}
+
+/// Shares memory with the neighbours, and says when the end of rank 1 is certain.
+fn watch() -> Result<(), syncline_cluster::Error> {
+    let config = Config::from_env().expect("a sound environment");
+    let soon = || Deadline::after(Duration::from_secs(20));
+    let job = Job::join(config.launch(), config.settings(), soon())?;
+    assert_eq!(job.neighbourhoods(), [[0, 1, 2]]);
+    if job.rank() == 2 {
+        job.heap().claim([7, 7], 100_000).expect("memory");
+    }
+    job.barrier(soon())?;
+    let found = job.heap().find([7, 7]).expect("rank 2 claimed it before the barrier").expect("it can be mapped");
+    assert_eq!(found.len(), 100_000);
+    let vigil = job.vigil();
+    assert!(vigil.bell(1).is_some() && vigil.deaths() == 0 && !vigil.has_ended(1));
+    say(&format!("PID {} of rank {}", std::process::id(), job.rank()));
+    let certain = || (vigil.has_ended(1)).then_some(());
+    let waited = wait_for(certain, &vigil.my_bell(), Patience::none(), soon(), &|| !vigil.orphaned_or_leaving());
+    assert_eq!(waited, Ok(()), "rank {}", job.rank());
+    assert!(vigil.is_over(1) && vigil.any_down() && vigil.deaths() > 0 && !vigil.hopeless());
+    say("DONE");
+    job.leave(soon())
 }
 
 /// Barriers until the test says that it is enough. Worker 0 reads that and sets the last round, ahead of all: before it
@@ -86,6 +115,16 @@ fn workers_meet_while_the_servers_wait_for_them_to_leave() {
     let end = start("meet", &["-n", "2", "--servers", "2"], &[]).end();
     end.assert_code(0);
     assert_eq!((end.out.matches("DONE").count(), end.err.as_str()), (2, ""), "{}", end.out);
+}
+
+#[test]
+fn the_neighbours_share_memory_and_know_for_certain_that_a_process_is_gone() {
+    let job = start("watch", &["-n", "3"], &[("SYNCLINE_ON_PEER_LOSS", "continue")]);
+    job.wait_for("PID ", 3);
+    kill_process(pid_of(&job, 1), Signal::KILL).expect("the victim can be killed");
+    let end = job.end();
+    end.assert_code(0);
+    assert_eq!(end.out.matches("DONE").count(), 2, "{}\n{}", end.out, end.err);
 }
 
 /// Kills rank 1 while all meet again and again, then lets the others come to an end.

@@ -19,6 +19,7 @@ use syncline_shm::wait::{Deadline, WaitError};
 use syncline_transport::{Head, Link, LinkError, OutFrame};
 use syncline_wire::{Fingerprint, Kind};
 
+use crate::circle::{Announced, waits};
 use crate::seat::Seat;
 use crate::{Error, Group, Host, Lane};
 
@@ -103,12 +104,17 @@ enum Until {
 #[inline]
 fn gather(meeting: &mut Meeting, seat: &Seat, local: &[u32], round: u64, deadline: Deadline, until: Until) -> Result<(), MeetError> {
     loop {
-        // Asked in the slow part of a wait only.
-        let gone = |index: usize| seat.hopeless() || seat.fates.is_over(local[index]);
+        let announced = Announced::default();
+        // Asked in the slow part of a wait only, before each sleep, of those who are missing in ascending order.
+        let gone = |index: usize| {
+            announced.wait_for(seat, index, local[index]);
+            seat.hopeless() || seat.fates.is_over(local[index])
+        };
         let outcome = match until {
             Until::Everybody => meeting.wait(round, deadline, &gone),
             Until::Released => meeting.wait_released(round, 0, deadline, &gone),
         };
+        announced.end(seat);
         match outcome {
             Err(MeetError { cause: WaitError::Gone, .. }) if !seat.hopeless() && skip_the_dead(meeting, seat, local) => {}
             outcome => return outcome,
@@ -132,7 +138,10 @@ fn failure(seat: &Seat, meeting: &Meeting, local: &[u32], round: u64, error: Mee
     let started = Instant::now().checked_sub(deadline.waited()).unwrap_or_else(Instant::now);
     let missing: Vec<u32> = meeting.missing(round).into_iter().map(|index| local[index]).collect();
     match error.cause {
-        WaitError::Timeout => seat.late(&operation, &missing, started, ""),
+        WaitError::Timeout => {
+            let circle = missing.first().and_then(|first| seat.circle_at_a_glance(*first, waits::BARRIER)).unwrap_or_default();
+            seat.late(&operation, &missing, started, &circle)
+        }
         WaitError::Interrupted => Error::Interrupted { operation, waited: started.elapsed() },
         WaitError::Gone => seat.explain(&operation, &seat.suspects(&missing), started, "it did not come"),
     }

@@ -8,6 +8,7 @@ mod agree;
 mod barrier;
 mod blame;
 pub mod bootstrap;
+mod circle;
 mod control;
 mod control_thread;
 pub mod coordinator;
@@ -27,6 +28,7 @@ mod watcher;
 
 pub use agree::Agreement;
 pub use bootstrap::Role;
+pub use circle::{WaitGuard, waits};
 pub use error::{Error, ErrorKind, Who};
 pub use group::Group;
 pub use job::Job;

@@ -13,6 +13,7 @@ use syncline_transport::{Link, SendHalf, Severer};
 
 use crate::agree::Ledger;
 use crate::bootstrap::Launcher;
+use crate::circle::Circles;
 use crate::fate::{Fate, Fates};
 use crate::switchboard::{CallError, Lane, Switchboard};
 use crate::{Error, OnPeerLoss, Settings, Topology, TransportChoice};
@@ -42,6 +43,8 @@ pub(crate) struct Seat {
     pub(crate) coordinator_lost: AtomicBool,
     /// The calls that all workers make alike, as far as this process knows of them.
     pub(crate) ledger: Mutex<Ledger>,
+    /// Circles of waits that were seen and may be gone at the next look.
+    pub(crate) circles: Mutex<Circles>,
     /// Where this process sleeps when it has no slot on a board.
     pub(crate) own_bell: Shared<Bell>,
 }
@@ -83,6 +86,7 @@ impl Seat {
             news: Default::default(),
             coordinator_lost: AtomicBool::new(false),
             ledger: Mutex::default(),
+            circles: Mutex::default(),
             own_bell: Bell::private(),
         })
     }

@@ -14,7 +14,7 @@ use syncline_shm::wait::{Deadline, Patience};
 use syncline_transport::{Link, LinkError};
 
 use crate::seat::Seat;
-use crate::{Error, Lane, Topology};
+use crate::{Error, Lane, Topology, WaitGuard};
 
 /// A handle for waits.
 #[derive(Clone)]
@@ -108,6 +108,21 @@ impl Vigil {
     /// Whether a wait that needs all workers, or all who must live where the others [go on](Vigil::goes_on), is in vain.
     pub fn hopeless(&self) -> bool {
         self.seat.hopeless()
+    }
+
+    /// Tells the neighbours that this process waits for `rank`, in what `code` says (see [`waits`](crate::waits)), while
+    /// the guard lives. For the slow part of a wait; of several threads that wait at once the last one is shown.
+    pub fn waiting(&self, rank: u32, code: u16) -> WaitGuard {
+        WaitGuard::new(Arc::clone(&self.seat), rank, code)
+    }
+
+    /// The ranks of a circle of waits that goes from this process through `from` back to it, if the very same waits were
+    /// already seen by an earlier call, at least 50 ms ago. To be asked now and then in the slow part of a wait for `from`.
+    ///
+    /// Only waits inside this host that were [announced](Vigil::waiting) are seen. A circle of waits is no proof where
+    /// other threads of its processes may still do what is waited for; the caller knows.
+    pub fn circle(&self, from: u32) -> Option<Vec<u32>> {
+        self.seat.circle(from)
     }
 
     /// Wakes all waits of this process, so that they look again.

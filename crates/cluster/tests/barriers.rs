@@ -3,9 +3,10 @@
 mod gathered;
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::time::Duration;
 
 use gathered::{job, soon};
-use syncline_cluster::{ErrorKind, OnPeerLoss, Settings};
+use syncline_cluster::{Deadline, ErrorKind, OnPeerLoss, Settings, waits};
 use syncline_wire::Fingerprint;
 
 #[test]
@@ -84,4 +85,49 @@ fn where_the_others_go_on_a_dead_server_is_still_an_error() {
         assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::PeerLost, Some(2)), "{error}");
         job.abort("because of it");
     });
+}
+
+#[test]
+fn ranks_that_wait_in_a_circle_are_found_and_told() {
+    let [here, there] = [std::sync::Barrier::new(3), std::sync::Barrier::new(3)];
+    job("circle", &["both"; 3], &Settings::default(), |job| {
+        let vigil = job.vigil();
+        let next = (job.rank() + 1) % 3;
+        assert_eq!(vigil.circle(next), None, "nobody waits");
+        let guard = (job.rank() != 2).then(|| vigil.waiting(next, waits::GET));
+        here.wait();
+        assert_eq!(vigil.circle(next), None, "rank 2 does not wait");
+        there.wait();
+        if job.rank() == 2 {
+            // The circle is closed by a barrier to which rank 0 does not come.
+            let error = job.barrier(Deadline::after(Duration::from_millis(300))).expect_err("nobody comes");
+            let circle = "they wait in a circle: rank 2 in a barrier, rank 0 in a get, rank 1 in a get";
+            assert!(error.kind() == ErrorKind::Timeout && error.to_string().contains(circle), "{error}");
+            let _guard = vigil.waiting(0, waits::BARRIER);
+            here.wait();
+            there.wait();
+        } else {
+            here.wait();
+            assert_eq!(vigil.circle(next), None, "one look is not enough");
+            let circle = eventually_some(|| vigil.circle(next));
+            assert_eq!(circle, [job.rank(), next, (next + 1) % 3]);
+            there.wait();
+        }
+        drop(guard);
+        here.wait();
+        assert_eq!(vigil.circle(next), None, "nobody waits any more");
+        there.wait();
+        job.leave(soon()).expect("a polite end");
+    });
+}
+
+fn eventually_some<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let since = std::time::Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "it never came");
+        std::thread::yield_now();
+    }
 }

@@ -5,7 +5,7 @@
 //!   line 1     release                                          written by the host's leader
 //!   rank i     line 0  meeting counter                          written by rank i
 //!              line 1  bell · what it sleeps for                rung by anyone · by rank i
-//!              line 2  state · pid · rank · blame               by rank i
+//!              line 2  state · pid · rank · blame · waits for   by rank i
 //!              line 3  heartbeat                                by rank i
 //!              line 4  doing: version · op · sequence · since   by rank i
 //! ```
@@ -61,6 +61,29 @@ pub struct Doing {
     pub since_nanos: u64,
 }
 
+/// For whom a rank waits, as one word: `rank + 1` in 24 bits, the reason in 16, and 24 bits that change with every wait.
+///
+/// Two equal words mean one and the same wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting(u64);
+
+impl Waiting {
+    const RANK_BITS: u32 = 24;
+    const CODE_BITS: u32 = 16;
+    const RANK: u64 = (1 << Self::RANK_BITS) - 1;
+    const WAIT: u64 = 1 << (Self::RANK_BITS + Self::CODE_BITS);
+
+    /// The rank it waits for, in the whole job.
+    pub fn rank(self) -> u32 {
+        ((self.0 & Self::RANK) as u32).saturating_sub(1)
+    }
+
+    /// In what it waits. The codes belong to the layers above.
+    pub fn code(self) -> u16 {
+        (self.0 >> Self::RANK_BITS) as u16
+    }
+}
+
 /// Why a board could not be made or joined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -111,6 +134,8 @@ struct Standing {
     blame: AtomicU32,
     pid: AtomicU32,
     rank: AtomicU32,
+    /// See [`Waiting`]; a rank of zero is nobody.
+    waiting: AtomicU64,
 }
 
 #[repr(C)]
@@ -324,6 +349,28 @@ impl Slot<'_> {
         self.words.heartbeat.store(now_nanos, Ordering::Relaxed);
     }
 
+    /// For whom the rank waits, if it says so.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let word = self.words.standing.waiting.load(Ordering::Acquire);
+        (word & Waiting::RANK != 0).then_some(Waiting(word))
+    }
+
+    /// Says that a wait for `rank` begins. Of several threads that wait at once the last one is shown.
+    pub fn begin_waiting(&self, rank: u32, code: u16) -> Waiting {
+        let who = u64::from(rank).min(Waiting::RANK - 1) + 1;
+        let before = self.words.standing.waiting.load(Ordering::Relaxed);
+        let wait = (before & !(Waiting::WAIT - 1)).wrapping_add(Waiting::WAIT);
+        let word = wait | u64::from(code) << Waiting::RANK_BITS | who;
+        self.words.standing.waiting.store(word, Ordering::Release);
+        Waiting(word)
+    }
+
+    /// Says that it is over, unless another wait is shown by now.
+    pub fn end_waiting(&self, wait: Waiting) {
+        let over = wait.0 & !(Waiting::WAIT - 1);
+        let _ = self.words.standing.waiting.compare_exchange(wait.0, over, Ordering::Release, Ordering::Relaxed);
+    }
+
     /// The bell this rank sleeps on.
     pub fn bell(&self) -> Shared<Bell> {
         self.words.part(|words| &words.seat.bell.bell)
@@ -428,6 +475,25 @@ mod tests {
         parts[1].arrive();
         assert_eq!(parts[0].wait(round, over, &|_| false), Ok(()));
         assert_eq!((board.slot(1).round(), board.slot(0).round()), (round, 0));
+    }
+
+    #[test]
+    fn every_wait_has_a_word_of_its_own_and_ends_only_itself() {
+        let board = Board::create(1, [0; 16]).unwrap();
+        let slot = board.slot(0);
+        assert_eq!(slot.waiting(), None);
+        let first = slot.begin_waiting(65_535, 7);
+        assert_eq!(slot.waiting().map(|wait| (wait.rank(), wait.code())), Some((65_535, 7)));
+        slot.end_waiting(first);
+        assert_eq!(slot.waiting(), None);
+        let again = slot.begin_waiting(65_535, 7);
+        assert_ne!(first, again);
+        let other = slot.begin_waiting(0, u16::MAX);
+        slot.end_waiting(again);
+        assert_eq!(slot.waiting(), Some(other));
+        assert_eq!((other.rank(), other.code()), (0, u16::MAX));
+        slot.end_waiting(other);
+        assert_eq!(slot.waiting(), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use syncline::prelude::*;
 const PIXELS: usize = 64;
 const INPUTS: usize = PIXELS + 1; // and a constant
 const CLASSES: usize = 10;
-const EPOCHS: usize = 60;
+const EPOCHS: usize = 80;
 const LEARNING_RATE: f32 = 0.5;
 /// Images of one step of all workers together.
 const BATCH: usize = 48;

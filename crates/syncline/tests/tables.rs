@@ -4,10 +4,39 @@ use syncline::bootstrap::{Arguments, Environment};
 use syncline::{AddOptions, Config, Consistency, DType, Deadline, Element, ErrorKind, Session, Spec, Table, Updater};
 use syncline_testkit::ranks::threads;
 
-/// Runs `body` on each rank of a job of `world`, each on a thread with a session of its own.
+/// Where the tables live and how workers reach them.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    servers: u32,
+    transport: &'static str,
+}
+
+/// All in one process each, sharing memory: the usual case.
+const TOGETHER: Manner = Manner { servers: 0, transport: "auto" };
+
+/// Every manner: with and without servers of their own, in shared memory and as if every rank sat on another host.
+const MANNERS: [Manner; 5] = [
+    TOGETHER,
+    Manner { servers: 1, transport: "auto" },
+    Manner { servers: 0, transport: "tcp" },
+    Manner { servers: 1, transport: "tcp" },
+    Manner { servers: 2, transport: "unix" },
+];
+
 fn job<T: Send>(world: u32, name: &str, body: impl Fn(&Session) -> T + Sync) -> Vec<T> {
-    let rendezvous = format!("unix:@tables-test-{}-{name}-{world}", std::process::id());
-    threads(world as usize, |rank| {
+    job_in(TOGETHER, world, name, body)
+}
+
+/// Runs `body` on each worker of a job of `workers`, each on a thread with a session of its own, beside its servers.
+fn job_in<T: Send>(manner: Manner, workers: u32, name: &str, body: impl Fn(&Session) -> T + Sync) -> Vec<T> {
+    let rendezvous = format!("unix:@tables-test-{}-{name}-{workers}-{}-{}", std::process::id(), manner.servers, manner.transport);
+    let world = workers + manner.servers;
+    let results = threads(world as usize, |rank| {
+        let role = match manner.servers {
+            0 => "both",
+            _ if rank as u32 >= workers => "server",
+            _ => "worker",
+        };
         let (rank, world) = (rank.to_string(), world.to_string());
         let environment = Environment::from_variables([
             ("SYNCLINE_RANK", rank.as_str()),
@@ -15,13 +44,22 @@ fn job<T: Send>(world: u32, name: &str, body: impl Fn(&Session) -> T + Sync) -> 
             ("SYNCLINE_RENDEZVOUS", rendezvous.as_str()),
             ("SYNCLINE_TOKEN", "t"),
             ("SYNCLINE_TIMEOUT", "10"),
+            ("SYNCLINE_TRANSPORT", manner.transport),
+            ("SYNCLINE_ROLE", role),
         ]);
         let config = Config::from_environment(&environment, &Arguments::default()).expect("a sound environment");
         let session = Session::open(config).expect("everybody comes");
-        let result = body(&session);
+        let result = match role {
+            "server" => {
+                session.stay_for_workers(by()).expect("the workers leave");
+                None
+            }
+            _ => Some(body(&session)),
+        };
         session.shutdown().expect("a polite end");
         result
-    })
+    });
+    results.into_iter().flatten().collect()
 }
 
 fn by() -> Deadline {
@@ -41,8 +79,8 @@ fn get<T: Element + bytemuck::Pod>(table: &Table, rows: Option<&[i64]>) -> Vec<T
 
 #[test]
 fn the_array_of_multiversos_own_test() {
-    for world in 1..=4 {
-        job(world, "array", |session| {
+    for (world, manner) in (1..=4).flat_map(|world| MANNERS.map(|manner| (world, manner))) {
+        job_in(manner, world, "array", |session| {
             let size = 10_000;
             let table = session.create_table(Spec::array(size), None).unwrap();
             let delta: Vec<f32> = (1..=size).map(|value| value as f32).collect();
@@ -61,8 +99,8 @@ fn the_array_of_multiversos_own_test() {
 
 #[test]
 fn the_matrix_of_multiversos_own_test() {
-    for world in 1..=4 {
-        job(world, "matrix", |session| {
+    for (world, manner) in (1..=4).flat_map(|world| MANNERS.map(|manner| (world, manner))) {
+        job_in(manner, world, "matrix", |session| {
             let table = session.create_table(Spec::matrix(11, 10), None).unwrap();
             let all: Vec<f32> = (0..110).map(|value| value as f32).collect();
             let ids = [0_i64, 1, 5, 10];
@@ -87,8 +125,9 @@ fn the_matrix_of_multiversos_own_test() {
 
 #[test]
 fn sync_workers_see_the_same_rounds() {
-    for (world, size) in [(1, 10), (2, 40_000), (3, 100_000), (4, 5)] {
-        let seen = job(world, "rounds", |session| {
+    let worlds = [(1, 10), (2, 40_000), (3, 100_000), (4, 5)];
+    for ((world, size), manner) in worlds.into_iter().flat_map(|world| MANNERS.map(|manner| (world, manner))) {
+        let seen = job_in(manner, world, "rounds", |session| {
             let table = session.create_table(Spec::array(size).with_consistency(Consistency::Sync), None).unwrap();
             let mut seen = Vec::new();
             for round in 0..30_u32 {
@@ -102,14 +141,19 @@ fn sync_workers_see_the_same_rounds() {
             seen
         });
         for worker in &seen[1..] {
-            assert_eq!(worker, &seen[0], "{world} workers");
+            assert!(worker == &seen[0], "{world} workers, {manner:?}");
         }
+        
     }
 }
 
 #[test]
 fn sync_rows_get_first_loops_and_early_finishers() {
-    let seen = job(4, "uneven", |session| {
+    MANNERS.into_iter().for_each(uneven_loops);
+}
+
+fn uneven_loops(manner: Manner) {
+    let seen = job_in(manner, 4, "uneven", |session| {
         let spec = Spec::matrix(3000, 33).with_dtype(DType::I64).with_consistency(Consistency::Sync);
         let table = session.create_table(spec, None).unwrap();
         let rank = i64::from(session.rank());
@@ -126,14 +170,18 @@ fn sync_rows_get_first_loops_and_early_finishers() {
     for (rank, sums) in seen.iter().enumerate() {
         for (j, sum) in sums.iter().enumerate() {
             let expected: i64 = (0..4).map(|w| (j as i64).min(10 + 5 * w) * 4 * 33 * (w + 1)).sum();
-            assert_eq!(*sum, expected, "rank {rank}, get {j}");
+            assert_eq!(*sum, expected, "rank {rank}, get {j}, {manner:?}");
         }
     }
 }
 
 #[test]
 fn bounded_staleness_holds() {
-    job(3, "bounded", |session| {
+    MANNERS.into_iter().for_each(bounded);
+}
+
+fn bounded(manner: Manner) {
+    job_in(manner, 3, "bounded", |session| {
         let table = session.create_table(Spec::array(7).with_dtype(DType::I32).with_consistency(Consistency::Bounded(2)), None).unwrap();
         for own in 1..=50 {
             add(&table, &[1_i32; 7], None);
@@ -147,8 +195,9 @@ fn bounded_staleness_holds() {
 
 #[test]
 fn the_masters_initial_value_counts_and_no_updater_touches_it() {
-    for updater in [Updater::Add, Updater::Sgd, Updater::MomentumSgd, Updater::Adagrad, Updater::Dcasgd, Updater::Dcasgda] {
-        job(2, updater.name(), |session| {
+    let updaters = [Updater::Add, Updater::Sgd, Updater::MomentumSgd, Updater::Adagrad, Updater::Dcasgd, Updater::Dcasgda];
+    for (updater, manner) in updaters.into_iter().flat_map(|updater| MANNERS.map(|manner| (updater, manner))) {
+        job_in(manner, 2, updater.name(), |session| {
             let mine = vec![session.rank() as f32 + 3.5; 5];
             let table = session.create_table(Spec::array(5).with_updater(updater), Some(bytemuck::cast_slice(&mine))).unwrap();
             assert_eq!(get::<f32>(&table, None), [3.5; 5]);
@@ -158,8 +207,10 @@ fn the_masters_initial_value_counts_and_no_updater_touches_it() {
 
 #[test]
 fn repeated_and_unsorted_rows_mean_what_they_say() {
-    job(1, "repeats", |session| repeats(session));
-    job(2, "repeats", |session| repeats(session));
+    for manner in MANNERS {
+        job_in(manner, 1, "repeats", repeats);
+        job_in(manner, 2, "repeats", repeats);
+    }
 }
 
 fn repeats(session: &Session) {
@@ -174,7 +225,11 @@ fn repeats(session: &Session) {
 
 #[test]
 fn bad_calls_say_what_is_wrong_and_change_nothing() {
-    job(2, "bad", |session| {
+    MANNERS.into_iter().for_each(bad_calls);
+}
+
+fn bad_calls(manner: Manner) {
+    job_in(manner, 2, "bad", |session| {
         let table = session.create_table(Spec::matrix(4, 3), None).unwrap();
         let refused = |delta: &[f32], rows: Option<&[i64]>| {
             table.add(bytemuck::cast_slice(delta), rows, &AddOptions::default(), true, by()).unwrap_err()
@@ -193,7 +248,11 @@ fn bad_calls_say_what_is_wrong_and_change_nothing() {
 
 #[test]
 fn only_rows_that_others_changed_come_back() {
-    job(2, "changed", |session| {
+    MANNERS.into_iter().for_each(changed_rows);
+}
+
+fn changed_rows(manner: Manner) {
+    job_in(manner, 2, "changed", |session| {
         let table = session.create_table(Spec::matrix(100, 4), None).unwrap();
         let mut view = vec![0_f32; 400];
         let mut changed = || table.get_changed(bytemuck::cast_slice_mut(&mut view), by()).unwrap();
@@ -235,7 +294,11 @@ fn large_adds_reach_others_without_a_get_or_barrier() {
 
 #[test]
 fn empty_and_tiny_tables_work() {
-    job(4, "tiny", |session| {
+    MANNERS.into_iter().for_each(tiny_tables);
+}
+
+fn tiny_tables(manner: Manner) {
+    job_in(manner, 4, "tiny", |session| {
         let empty = session.create_table(Spec::array(0), None).unwrap();
         add::<f32>(&empty, &[], None);
         assert_eq!(get::<f32>(&empty, None), [0.0_f32; 0]);
@@ -251,7 +314,11 @@ fn empty_and_tiny_tables_work() {
 
 #[test]
 fn gets_in_the_background_contain_what_was_added_before() {
-    job(2, "background", |session| {
+    MANNERS.into_iter().for_each(background_gets);
+}
+
+fn background_gets(manner: Manner) {
+    job_in(manner, 2, "background", |session| {
         let sync = Spec::array(1000).with_dtype(DType::I64).with_consistency(Consistency::Sync);
         let table = session.create_table(sync, None).unwrap();
         for round in 1..=20 {
@@ -265,4 +332,31 @@ fn gets_in_the_background_contain_what_was_added_before() {
             }
         }
     });
+}
+
+#[test]
+fn keys_of_an_open_space() {
+    for (world, manner) in (1..=3).flat_map(|world| MANNERS.map(|manner| (world, manner))) {
+        job_in(manner, world, "keys", |session| {
+            let table = session.create_table(Spec::keys().with_dtype(DType::I64), None).unwrap();
+            let get = |keys: &[i64]| {
+                let mut out = vec![0_i64; keys.len()];
+                table.get_keys(keys, bytemuck::cast_slice_mut(&mut out), by()).unwrap();
+                out
+            };
+            let add = |keys: &[i64], values: &[i64]| table.add_keys(keys, bytemuck::cast_slice(values), false, by()).unwrap();
+            assert_eq!(get(&[0]), [0]);
+            session.barrier().unwrap();
+            add(&[0, i64::MIN, -7, 0], &[1, 2, 3, 2]);
+            session.barrier().unwrap();
+            let w = i64::from(world);
+            assert_eq!(get(&[0, 0, -7, i64::MIN, i64::MAX]), [3 * w, 3 * w, 3 * w, 2 * w, 0]);
+            session.barrier().unwrap();
+            add(&[0], &[-4]);
+            session.barrier().unwrap();
+            assert_eq!(get(&[0]), [-w]);
+            assert_eq!(get(&[]), [0_i64; 0]);
+            assert!(table.add_keys(&[1, 2], &[0; 8], false, by()).is_err());
+        });
+    }
 }

@@ -6,6 +6,8 @@
 
 mod caretaker;
 pub mod checkpoint;
+#[doc(hidden)]
+pub mod fuzzing;
 mod keys;
 mod partition;
 mod pending;

@@ -44,7 +44,11 @@ pub(crate) fn create(tables: &Shared, number: u32, spec: Spec, initial: Option<&
         .map_err(|error| Error::Configuration { detail: format!("{spec}: {error}\nhint: a shorter name") })?;
     job.agree(&format!("table {number}: {spec}"), fingerprint(number, &spec), site, &payload, by)?;
     let made = Made { number, name: name.clone(), spec: spec.clone() };
-    let way = made.settle_in(job, &vigil, by)?.way(job, worker as u32, by)?;
+    let settled = made.settle_in(job, &vigil, by)?;
+    if let Some(share) = settled.needed_by_others(job) {
+        tables.needed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(share);
+    }
+    let way = settled.way(job, worker as u32, by)?;
     if let Some(initial) = initial.filter(|_| worker == 0) {
         way.set_initial(initial, &spec, workers.len() as u32, by)?;
     }
@@ -165,6 +169,14 @@ impl Settled {
             drop(watch.start()?);
         }
         Ok(())
+    }
+
+    /// The share here, if some worker reaches it only through this process.
+    fn needed_by_others(&self, job: &Job) -> Option<Arc<dyn Share>> {
+        let (index, share) = self.share.as_ref()?;
+        let serves = self.places.servers[*index].contains(&job.rank());
+        let elsewhere = self.places.servers.len() > 1 || self.keys.is_some();
+        (serves && elsewhere).then(|| Arc::clone(share))
     }
 
     /// How a worker of this process reaches the table.

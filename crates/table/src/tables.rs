@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error, Job, Role};
 use syncline_tensor::DType;
@@ -9,6 +10,7 @@ use syncline_tensor::kernels::ReduceOp;
 
 use crate::caretaker::Caretaker;
 use crate::setup;
+use crate::share::Share;
 use crate::{Spec, Table};
 
 /// The tables of a job. Making, saving and loading them is collective over its workers.
@@ -21,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) job: Arc<Job>,
     pub(crate) made: Mutex<Vec<Table>>,
     pub(crate) caretaker: Arc<Caretaker>,
+    /// Shares that workers elsewhere reach through this process: it stays until they are done with them.
+    pub(crate) needed: Mutex<Vec<Arc<dyn Share>>>,
 }
 
 impl Tables {
@@ -29,7 +33,7 @@ impl Tables {
         if job.role() == Role::Server {
             setup::serve(&job);
         }
-        Tables { shared: Arc::new(Shared { job, made: Mutex::default(), caretaker: Arc::default() }) }
+        Tables { shared: Arc::new(Shared { job, made: Mutex::default(), caretaker: Arc::default(), needed: Mutex::default() }) }
     }
 
     /// Makes a table. Every worker calls it in the same order with the same `spec`; worker 0's `initial` counts.
@@ -61,7 +65,31 @@ impl Tables {
         let made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let finished: Vec<_> = made.iter().map(|table| table.inner.finish(by)).collect();
         self.shared.caretaker.stop();
-        finished.into_iter().collect::<Result<(), Error>>().and(flushed)
+        finished.into_iter().collect::<Result<(), Error>>().and(flushed)?;
+        self.stay_while_needed(by)
+    }
+
+    /// Returns when no worker needs this process to reach a table any more.
+    fn stay_while_needed(&self, by: Deadline) -> Result<(), Error> {
+        let needed = std::mem::take(&mut *self.shared.needed.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let (vigil, workers) = (self.shared.job.vigil(), self.shared.job.topology().workers());
+        let started = Instant::now();
+        let ranks = |share: &Arc<dyn Share>| share.unfinished().into_iter().map(|worker| workers[worker as usize]).collect::<Vec<_>>();
+        let waiting = || needed.iter().flat_map(ranks).filter(|rank| !vigil.is_over(*rank)).collect::<Vec<u32>>();
+        loop {
+            let missing = waiting();
+            if missing.is_empty() || vigil.orphaned_or_leaving() {
+                return Ok(());
+            }
+            if by.interrupted() {
+                return Err(Error::Interrupted { operation: "shutdown".into(), waited: started.elapsed() });
+            }
+            if by.expired() {
+                return Err(vigil.late("shutdown", &missing, started, " to finish with the tables kept here"));
+            }
+            // The others train: how long that takes is theirs to say, and a millisecond more does not matter.
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Writes all tables with their updater states below `path`.

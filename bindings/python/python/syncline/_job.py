@@ -32,12 +32,13 @@ class Job:
         return f"<syncline.Job: rank {_native.rank()} of {_native.size()}>"
 
 
-def init(sync: bool = False, *, timeout: float | None = None, on_peer_loss: str = "raise") -> Job:
+def init(sync: bool = False, *, timeout: float | None = None, on_peer_loss: str | None = None) -> Job:
     """Joins the job this process was started in: by ``syncline run``, mpirun, srun, or alone.
 
     ``sync`` makes tables advance in step: the i-th get of every worker then returns the same bytes. ``timeout`` is how
     long, in seconds, any wait lasts before it names who is missing; None takes ``SYNCLINE_TIMEOUT``, else 30. When a
-    worker dies, calls on tables ``raise`` PeerLost, or ``continue`` without it. Calling init twice is an error.
+    worker dies, those who wait for it ``"raise"`` PeerLost or ``"continue"`` without it, as ``on_peer_loss`` says, the
+    same in all processes; None takes ``SYNCLINE_ON_PEER_LOSS``, else they raise. Calling init twice is an error.
 
     The job is left when Python exits, by ``shutdown()``, or by the end of ``with sl.init():``. A program that ends with
     an exception or a non-zero status tells the others so, and they raise ``PeerLost`` naming it.

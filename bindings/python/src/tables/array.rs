@@ -55,7 +55,6 @@ impl ArrayTable {
     ///
     /// Returns when `delta` is taken over and may be changed again; with `sync` when it is applied.
     #[pyo3(signature = (delta, sync = false, *, learning_rate = None, momentum = None, rho = None, lambda_ = None))]
-    #[expect(clippy::too_many_arguments, reason = "the options of updaters are keywords")]
     fn add(
         &self,
         delta: &Bound<'_, PyAny>,

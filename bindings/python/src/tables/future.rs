@@ -1,4 +1,7 @@
 //! A get that is under way, and the array it becomes.
+//!
+//! The lock is held for a moment at a time and never while Python code runs: that may let another thread go on, which
+//! would wait for the lock with the interpreter in its hands.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +26,8 @@ pub(crate) struct Future {
 enum State {
     /// Shared, since several threads may wait.
     UnderWay(ManuallyDrop<Arc<Pending>>),
+    /// One thread makes the array.
+    Arriving,
     Here(Py<PyAny>),
 }
 
@@ -35,14 +40,23 @@ impl Future {
     fn wait<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         job::refuse_fork(py, || "get_async".into())?;
         let timeout = timeout.map(|seconds| patience(py, seconds)).transpose()?;
-        let pending = match &*self.state() {
-            State::Here(array) => return Ok(array.bind(py).clone()),
-            State::UnderWay(pending) => Arc::clone(pending),
-        };
-        let patience = self.timeout;
-        let bytes = job::wait(py, || pending.wait(timeout, interrupt::deadline(patience)))?;
-        drop(pending);
-        self.keep(py, bytes)
+        loop {
+            let pending = match &*self.state() {
+                State::Here(array) => return Ok(array.bind(py).clone()),
+                State::UnderWay(pending) => Some(Arc::clone(pending)),
+                State::Arriving => None,
+            };
+            let Some(pending) = pending else {
+                py.detach(std::thread::yield_now);
+                continue;
+            };
+            let patience = self.timeout;
+            let bytes = job::wait(py, || pending.wait(timeout, interrupt::deadline(patience)))?;
+            drop(pending);
+            if self.is_mine_to_make() {
+                return self.make(py, bytes);
+            }
+        }
     }
 
     /// The array, as soon as it is here; the name that Python's own futures use.
@@ -56,7 +70,7 @@ impl Future {
         job::refuse_fork(py, || "get_async".into())?;
         Ok(match &*self.state() {
             State::UnderWay(pending) => pending.done(),
-            State::Here(_) => true,
+            State::Arriving | State::Here(_) => true,
         })
     }
 }
@@ -66,20 +80,29 @@ impl Future {
         Future { state: Mutex::new(State::UnderWay(ManuallyDrop::new(Arc::new(pending)))), timeout, dtype, shape }
     }
 
-    /// Makes the array of these bytes, unless another thread was faster.
-    fn keep<'py>(&self, py: Python<'py>, bytes: Arc<Vec<u8>>) -> PyResult<Bound<'py, PyAny>> {
-        // The lock is held while Python code of ours runs, which never waits for this future.
-        let mut state = self.state();
-        if let State::Here(array) = &*state {
-            return Ok(array.bind(py).clone());
+    /// Whether this thread is the one that makes the array: the first that comes with the bytes.
+    fn is_mine_to_make(&self) -> bool {
+        let before = {
+            let mut state = self.state();
+            if !matches!(*state, State::UnderWay(_)) {
+                return false;
+            }
+            std::mem::replace(&mut *state, State::Arriving)
+        };
+        if let State::UnderWay(pending) = before {
+            drop(ManuallyDrop::into_inner(pending)); // it owns the bytes too, and without it they need no copy
         }
-        let before = std::mem::replace(&mut *state, State::Here(py.None()));
-        release(before); // the last other owner of the bytes, as a rule: then they need no copy
+        true
+    }
+
+    fn make<'py>(&self, py: Python<'py>, bytes: Arc<Vec<u8>>) -> PyResult<Bound<'py, PyAny>> {
         let bytes = Arc::try_unwrap(bytes).unwrap_or_else(|shared| shared.to_vec());
-        let view = Bound::new(py, View::of_bytes(bytes, self.dtype, &self.shape))?;
-        let array = presented(python(py)?.call_method1("array_over", (view,))?, self.dtype)?;
-        *state = State::Here(array.clone().unbind());
-        Ok(array)
+        let made = Bound::new(py, View::of_bytes(bytes, self.dtype, &self.shape))
+            .and_then(|view| python(py)?.call_method1("array_over", (view,)))
+            .and_then(|array| presented(array, self.dtype));
+        // Without memory for an array there is none, now or later, and no thread may wait for it.
+        *self.state() = State::Here(made.as_ref().map_or_else(|_| py.None(), |array| array.clone().unbind()));
+        made
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -96,12 +119,6 @@ impl Drop for Future {
             // SAFETY: dropped once, here; in a forked child it stays untouched, since it is the parent's.
             unsafe { ManuallyDrop::drop(pending) };
         }
-    }
-}
-
-fn release(state: State) {
-    if let State::UnderWay(pending) = state {
-        drop(ManuallyDrop::into_inner(pending));
     }
 }
 

@@ -28,8 +28,7 @@ impl Handle {
         let dtype = spec.dtype();
         let numpy = Numpy::of(py, dtype)?;
         let count = spec.bytes() / dtype.size();
-        let initial =
-            initial.map(|initial| Given::numbers(initial, dtype, count, &|| format!("initial value of {spec}"))).transpose()?;
+        let initial = initial.map(|initial| Given::numbers(initial, dtype, count, &|| format!("initial value of {spec}"))).transpose()?;
         let site = call_site(py)?;
         let (timeout, worker) = (session.timeout(), session.worker_id());
         let bytes = initial.as_ref().map(Given::bytes);

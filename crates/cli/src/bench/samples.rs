@@ -12,7 +12,7 @@ pub(crate) struct Samples {
 impl Samples {
     /// Room for `count` operations, touched ahead so that growing does not disturb them.
     pub(crate) fn with_room(count: usize) -> Self {
-        let mut nanos = vec![0; count];
+        let mut nanos = vec![1; count]; // Zeros would be pages that the kernel hands out only when they are written.
         nanos.clear();
         Samples { nanos, sorted: false }
     }

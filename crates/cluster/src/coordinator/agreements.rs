@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use syncline_wire::message::{Call, Control};
 
 /// The most calls that may wait for somebody at once. A worker waits for one before it makes the next, unless it gave up.
-const MOST_OPEN: usize = 4096;
+const MOST_OPEN: usize = 1024;
 
 /// What one worker brought to one call.
 #[derive(Debug, Clone)]

@@ -74,6 +74,11 @@ impl<A> Rounds<A> {
         self.complete_rounds()
     }
 
+    /// Workers that are not finished.
+    pub(crate) fn unfinished(&self) -> Vec<u32> {
+        (0..).zip(&self.workers).filter(|(_, clock)| !clock.finished).map(|(worker, _)| worker).collect()
+    }
+
     /// The last add of `worker` that counts.
     pub(crate) fn published(&self, worker: u32) -> u64 {
         self.workers.get(worker as usize).map_or(0, |clock| clock.published)

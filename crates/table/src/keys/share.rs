@@ -25,13 +25,16 @@ pub(crate) struct KeyShare {
     reach: Arc<dyn Reach>,
 }
 
+/// Keys and their values.
+type Pairs = (Vec<i64>, Vec<u8>);
+
 struct State {
-    rounds: Rounds<(Vec<i64>, Vec<u8>)>,
+    rounds: Rounds<Pairs>,
     values: Values,
 }
 
 impl State {
-    fn apply(&mut self, ready: Vec<(u32, (Vec<i64>, Vec<u8>))>) {
+    fn apply(&mut self, ready: Vec<(u32, Pairs)>) {
         for (_, (keys, values)) in ready {
             self.values.add(&keys, &values);
         }
@@ -46,7 +49,7 @@ impl KeyShare {
     }
 
     /// All pairs, by key.
-    pub(crate) fn export(&self) -> (Vec<i64>, Vec<u8>) {
+    pub(crate) fn export(&self) -> Pairs {
         self.lock().values.export()
     }
 
@@ -160,7 +163,7 @@ impl Share for KeyShare {
         sink(&out)
     }
 
-    fn read_changed(&self, _worker: u32, _own_adds: u64, _by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
+    fn read_changed(&self, _worker: u32, _own_adds: u64, _by: Deadline) -> Result<Pairs, Error> {
         Err(self.unknown("get_changed", "a key-value table has no rows"))
     }
 
@@ -170,6 +173,10 @@ impl Share for KeyShare {
         state.apply(ready);
         drop(state);
         self.changed.notify_all();
+    }
+
+    fn unfinished(&self) -> Vec<u32> {
+        self.lock().rounds.unfinished()
     }
 
     fn lanes(&self) -> Vec<LaneInfo> {

@@ -454,6 +454,10 @@ impl Share for LocalShare {
         self.ring_neighbours();
     }
 
+    fn unfinished(&self) -> Vec<u32> {
+        (0..).zip(&self.outboxes).filter(|(_, outbox)| !outbox.is_finished()).map(|(worker, _)| worker).collect()
+    }
+
     fn lanes(&self) -> Vec<LaneInfo> {
         lanes(&self.place.spec, self.place.workers.len() as u32)
     }

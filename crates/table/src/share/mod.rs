@@ -83,6 +83,9 @@ pub(crate) trait Share: Send + Sync {
     /// No clock waits for this worker any more.
     fn finish(&self, worker: u32);
 
+    /// Workers that may still come; whoever keeps the share stays for them.
+    fn unfinished(&self) -> Vec<u32>;
+
     /// The lanes, values first.
     fn lanes(&self) -> Vec<LaneInfo>;
 

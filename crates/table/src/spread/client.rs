@@ -17,7 +17,7 @@ use syncline_cluster::{Deadline, Error};
 use super::baton::{Baton, Held, NoTurn};
 use super::layout::Layout;
 use super::line::Line;
-use super::parts::{At, Member, Parts, split};
+use super::parts::{At, Member, Pairs, Parts, split};
 use super::reach::{Places, Reach};
 use crate::share::{LaneInfo, Share};
 use crate::{AddOptions, Consistency};
@@ -89,7 +89,7 @@ impl Spread {
                 Some(share) => At::Here(share),
                 None => {
                     let server = places.server_of(part, worker);
-                    At::There(Line::new(reach.link(server, places.lane(part, worker), by)?, server, places.table))
+                    At::There(Box::new(Line::new(reach.link(server, places.lane(part, worker), by)?, server, places.table)))
                 }
             };
             members.push(Member { at, made: 0 });
@@ -208,7 +208,7 @@ impl Spread {
     }
 
     /// All pairs of a key-value table, server after server, each by key; `here` gives those of this process.
-    pub(crate) fn export(&self, here: impl Fn() -> (Vec<i64>, Vec<u8>), by: Deadline) -> Result<Vec<(Vec<i64>, Vec<u8>)>, Error> {
+    pub(crate) fn export(&self, here: impl Fn() -> Pairs, by: Deadline) -> Result<Vec<Pairs>, Error> {
         self.table.turn("save", by)?.export(here, by)
     }
 
@@ -249,6 +249,7 @@ impl Table {
     /// The parts, after everything queued before is sent and what went wrong with it is told.
     fn turn(&self, operation: &str, by: Deadline) -> Result<Held<'_, Parts>, Error> {
         let mut parts = self.parts.take(by).map_err(|why| self.no_turn(operation, why, by))?;
+        parts.forsake();
         self.send_queued(&mut parts, by);
         if let Some(error) = self.queue().failed.take() {
             return Err(error);

@@ -26,7 +26,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Settles what a remote worker leaves when its link has ended; `held` is what waits for a verdict here.
 pub(crate) fn settle(service: &Service, held: Option<(u64, Hold)>, goodbye: bool) {
     if goodbye && held.is_none() {
-        return; // it closed the table and stays in the job
+        service.share.finish(service.worker); // it closed the table and will not add any more
+        return;
     }
     let rank = service.places.workers[service.worker as usize];
     let deadline = Deadline::after(service.reach.timeout());

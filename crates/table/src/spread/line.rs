@@ -19,6 +19,9 @@ const MOST_QUIET: usize = 64;
 /// A server that gives up at the caller's deadline has more to tell than our own impatience: its word may come so much later.
 const LAST_WORD: Duration = Duration::from_millis(300);
 
+/// How much longer the rest of a reply may take.
+const REST: Duration = Duration::from_secs(2);
+
 /// What the next reply is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expected {
@@ -39,13 +42,15 @@ pub(crate) struct Line {
     next: u64,
     expected: VecDeque<Expected>,
     refused: Option<(Option<u64>, Error)>,
+    /// What ended the link; told again to whoever asks for more.
+    ended: Option<Error>,
 }
 
 impl Line {
     /// Over `link` with rank `server`, for the table of this name.
     pub(crate) fn new(link: Link, server: u32, table: Fingerprint) -> Line {
         let (send, recv) = link.split();
-        Line { server, table, send, recv, next: 0, expected: VecDeque::new(), refused: None }
+        Line { server, table, send, recv, next: 0, expected: VecDeque::new(), refused: None, ended: None }
     }
 
     /// Sends a request whose reply nobody waits for.
@@ -69,9 +74,10 @@ impl Line {
     }
 
     fn send(&mut self, request: &Request, expected: Expected, payload: &[&[u8]], reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+        self.check()?;
         let (meta, started) = (request.encode(), Instant::now());
         let frame = OutFrame { sequence: self.next, fingerprint: self.table, meta: &meta, payload, ..OutFrame::new(Kind::TABLE_REQUEST) };
-        self.send.send(&frame, by).map_err(|error| reach.link_failed(request.name(), self.server, started, &error))?;
+        self.send.send(&frame, by).map_err(|error| self.failed(request.name(), started, &error, reach))?;
         self.next += 1;
         self.expected.push_back(expected);
         Ok(())
@@ -101,10 +107,19 @@ impl Line {
         Ok(())
     }
 
+    /// Reads replies until no add is under way.
+    pub(crate) fn hear_adds(&mut self, reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+        while self.expected.iter().any(|expected| matches!(expected, Expected::Quiet(Some(_)))) {
+            self.receive_one("add", reach, by)?;
+        }
+        Ok(())
+    }
+
     /// Reads the next reply of any kind; one that the caller waits for is returned.
     fn receive_one(&mut self, operation: &str, reach: &dyn Reach, by: Deadline) -> Result<Option<Reply>, Error> {
+        self.check()?;
         let started = Instant::now();
-        let head = self.recv.head(by).map_err(|error| reach.link_failed(operation, self.server, started, &error))?;
+        let head = self.recv.head(by).map_err(|error| self.failed(operation, started, &error, reach))?;
         let strange = |detail: String| Error::ContractMismatch { operation: operation.into(), detail };
         let number = self.next - self.expected.len() as u64;
         if head.header.kind != Kind::TABLE_REPLY || head.header.sequence != number || head.header.fingerprint != self.table {
@@ -146,7 +161,21 @@ impl Line {
     /// Reads the next `buffer.len()` bytes of the reply's payload.
     pub(crate) fn read(&mut self, operation: &str, buffer: &mut [u8], reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
         let started = Instant::now();
-        read_exactly(self.recv.as_mut(), buffer, by).map_err(|error| reach.link_failed(operation, self.server, started, &error))
+        // A link that is left in the middle of a reply is lost, so what has begun to arrive may take a little longer.
+        let read = read_exactly(self.recv.as_mut(), buffer, by.extended(REST));
+        read.map_err(|error| self.failed(operation, started, &error, reach))
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.ended.as_ref().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    fn failed(&mut self, operation: &str, started: Instant, error: &LinkError, reach: &dyn Reach) -> Error {
+        let named = reach.link_failed(operation, self.server, started, error);
+        if !error.is_transient() {
+            self.ended.get_or_insert_with(|| named.clone());
+        }
+        named
     }
 
     /// Tells the server that nothing more will come.

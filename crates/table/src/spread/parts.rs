@@ -14,12 +14,15 @@ use super::reach::Reach;
 use crate::AddOptions;
 use crate::share::{Selection, Share};
 
+/// Ids or keys, and the bytes of their rows or values.
+pub(crate) type Pairs = (Vec<i64>, Vec<u8>);
+
 /// Where a part lives.
 pub(crate) enum At {
     /// In memory that this process has mapped.
     Here(Arc<dyn Share>),
     /// Behind a link.
-    There(Line),
+    There(Box<Line>),
 }
 
 /// One part and how many adds this worker has made there.
@@ -54,12 +57,27 @@ impl Parts {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
+        self.forsake();
         let pieces = self.pieces("add", ids, self.ticks)?;
+        self.let_earlier_adds_arrive(&pieces, by)?;
         match &pieces[..] {
             [] => Ok(()),
             [piece] => self.add_to_one(piece, delta, options, by),
             _ => self.add_to_several(&pieces, delta, options, by),
         }
+    }
+
+    /// Adds count in the order they were made, also over parts: what survives a death is a beginning of them, without holes.
+    fn let_earlier_adds_arrive(&mut self, pieces: &[Piece<'_>], by: Deadline) -> Result<(), Error> {
+        let alone = if let [piece] = pieces { Some(piece.part) } else { None };
+        for (part, member) in self.members.iter_mut().enumerate() {
+            if let At::There(line) = &mut member.at
+                && alone != Some(part)
+            {
+                line.hear_adds(&*self.reach, by)?; // on its own link an add cannot overtake another
+            }
+        }
+        Ok(())
     }
 
     fn add_to_one(&mut self, piece: &Piece<'_>, delta: &[u8], options: &AddOptions, by: Deadline) -> Result<(), Error> {
@@ -92,15 +110,15 @@ impl Parts {
                 pieces.iter().for_each(|piece| self.members[piece.part].made += 1);
                 Ok(())
             }
-            Err((_, error)) if adding.is_open() => {
+            Err(struck) if adding.is_open() => {
                 // Only the primary knows whether it counts, and we lost its word: go no further.
-                self.broken = Some(error.clone());
-                Err(error)
+                self.broken = Some(struck.error.clone());
+                Err(struck.error)
             }
-            Err((part, error)) => {
-                let steps = adding.refused(part);
+            Err(struck) => {
+                let steps = adding.refused(struck.part);
                 self.carry_out_quietly(&steps, by);
-                Err(error)
+                Err(struck.error)
             }
         }
     }
@@ -114,7 +132,7 @@ impl Parts {
         options: &AddOptions,
         hold: Hold,
         by: Deadline,
-    ) -> Result<Vec<Step>, (usize, Error)> {
+    ) -> Result<Vec<Step>, Box<Struck>> {
         let reach = Arc::clone(&self.reach);
         for piece in pieces {
             let member = &mut self.members[piece.part];
@@ -127,7 +145,7 @@ impl Parts {
                     hold: Some(hold),
                     patience: patience(by),
                 };
-                line.ask(&request, &[&id_bytes(piece), &bytes], &*reach, by).map_err(|error| (piece.part, error))?;
+                line.ask(&request, &[&id_bytes(piece), &bytes], &*reach, by).map_err(|error| struck(piece.part, error))?;
             }
         }
         let mut steps = Vec::new();
@@ -136,7 +154,7 @@ impl Parts {
             if let At::Here(share) = &member.at {
                 let bytes = gathered(&piece.places, delta, self.row_bytes);
                 let staged = share.stage(self.worker, member.made + 1, selection(piece), options, &mut filler(&bytes), by);
-                staged.map_err(|error| (piece.part, error))?;
+                staged.map_err(|error| struck(piece.part, error))?;
                 steps = adding.staged(piece.part);
             }
         }
@@ -144,8 +162,8 @@ impl Parts {
             if let At::There(line) = &mut self.members[piece.part].at {
                 match line.reply("add", &*reach, by) {
                     Ok(Reply::Staged) => steps = adding.staged(piece.part),
-                    Ok(other) => return Err((piece.part, unexpected("add", &other))),
-                    Err(error) => return Err((piece.part, error)),
+                    Ok(other) => return Err(struck(piece.part, unexpected("add", &other))),
+                    Err(error) => return Err(struck(piece.part, error)),
                 }
             }
         }
@@ -153,18 +171,18 @@ impl Parts {
     }
 
     /// Publishes at the primary, waits for its word, then publishes at the others.
-    fn decide(&mut self, adding: &mut Adding, steps: &[Step], by: Deadline) -> Result<(), (usize, Error)> {
+    fn decide(&mut self, adding: &mut Adding, steps: &[Step], by: Deadline) -> Result<(), Box<Struck>> {
         let primary = adding.primary();
         debug_assert_eq!(steps, [Step::Publish(primary)]);
         let member = &mut self.members[primary];
         let sequence = member.made + 1;
         match &mut member.at {
-            At::Here(share) => share.publish(self.worker, sequence).map_err(|error| (primary, error))?,
+            At::Here(share) => share.publish(self.worker, sequence).map_err(|error| struck(primary, error))?,
             At::There(line) => {
                 let commit = Request::Commit { sequence };
                 let asked = line.ask(&commit, &[], &*self.reach, by);
                 let done = asked.and_then(|()| line.reply("add", &*self.reach, by));
-                done.map_err(|error| (primary, error))?;
+                done.map_err(|error| struck(primary, error))?;
             }
         }
         let rest = adding.published(primary);
@@ -288,10 +306,12 @@ impl Parts {
         done
     }
 
-    /// How many adds of each worker count, at the part that is furthest behind.
+    /// How many adds of each worker count.
     pub(crate) fn clocks(&mut self, workers: u32, by: Deadline) -> Result<Vec<u64>, Error> {
         self.ask_all(|_| Request::Clocks, by)?;
-        let mut clocks = vec![u64::MAX; workers as usize];
+        // Where every add ticks everywhere the part that is furthest behind tells; elsewhere the busiest one.
+        let (first, combine): (u64, fn(u64, u64) -> u64) = if self.ticks { (u64::MAX, u64::min) } else { (0, u64::max) };
+        let mut clocks = vec![first; workers as usize];
         let result = self.members.iter_mut().try_for_each(|member| {
             let counted: Vec<u64> = match &mut member.at {
                 At::Here(share) => (0..workers).map(|worker| share.published(worker)).collect(),
@@ -302,7 +322,7 @@ impl Parts {
                     words(&bytes).map(|word| word as u64).collect()
                 }
             };
-            clocks.iter_mut().zip(counted).for_each(|(clock, counted)| *clock = (*clock).min(counted));
+            clocks.iter_mut().zip(counted).for_each(|(clock, counted)| *clock = combine(*clock, counted));
             Ok(())
         });
         self.forsake();
@@ -367,7 +387,7 @@ impl Parts {
             return Ok(Vec::new());
         }
         let end = first.saturating_add((len / lane_bytes) as u64);
-        if len % lane_bytes != 0 || end > self.layout.rows().unwrap_or(0) {
+        if !len.is_multiple_of(lane_bytes) || end > self.layout.rows().unwrap_or(0) {
             return Err(mismatch("save", format!("rows {first}..{end} in {len} bytes, of a lane with {lane_bytes} bytes per row")));
         }
         let cut = |(part, range): (usize, &std::ops::Range<u64>)| {
@@ -378,7 +398,7 @@ impl Parts {
     }
 
     /// All pairs of a key-value table, server after server, each by key.
-    pub(crate) fn export(&mut self, here: impl Fn() -> (Vec<i64>, Vec<u8>), by: Deadline) -> Result<Vec<(Vec<i64>, Vec<u8>)>, Error> {
+    pub(crate) fn export(&mut self, here: impl Fn() -> Pairs, by: Deadline) -> Result<Vec<Pairs>, Error> {
         self.ask_all(|_| Request::Export, by)?;
         let result = self.members.iter_mut().map(|member| match &mut member.at {
             At::Here(_) => Ok(here()),
@@ -422,13 +442,24 @@ impl Parts {
         }
     }
 
-    fn forsake(&mut self) {
+    /// Whatever an earlier operation asked for and did not wait for to the end is nobody's business any more.
+    pub(crate) fn forsake(&mut self) {
         for member in &mut self.members {
             if let At::There(line) = &mut member.at {
                 line.forsake();
             }
         }
     }
+}
+
+/// An error and the part that it struck.
+struct Struck {
+    part: usize,
+    error: Error,
+}
+
+fn struck(part: usize, error: Error) -> Box<Struck> {
+    Box::new(Struck { part, error })
 }
 
 /// The pieces of a request, or the error that names the bad id.
@@ -564,13 +595,7 @@ fn receive_rows(
 }
 
 /// Reads a reply of ids and rows.
-fn receive_pairs(
-    line: &mut Line,
-    operation: &str,
-    row_bytes: usize,
-    reach: &dyn Reach,
-    by: Deadline,
-) -> Result<(Vec<i64>, Vec<u8>), Error> {
+fn receive_pairs(line: &mut Line, operation: &str, row_bytes: usize, reach: &dyn Reach, by: Deadline) -> Result<Pairs, Error> {
     let count = data(line.reply(operation, reach, by)?, operation, line.left(), 8 + row_bytes)?;
     let mut ids = vec![0; count * 8];
     line.read(operation, &mut ids, reach, by)?;

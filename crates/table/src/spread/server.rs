@@ -293,7 +293,7 @@ impl Session<'_> {
     /// Bytes of a lane's row, if the lane and the rows exist.
     fn check_lane(&self, operation: &str, lane: usize, first_row: u64, rows: u64) -> Result<usize, Error> {
         let held = self.service.share.rows();
-        let end = first_row.checked_add(rows).unwrap_or(u64::MAX);
+        let end = first_row.saturating_add(rows);
         if first_row < held.start || end > held.end {
             return Err(contract(operation, &format!("rows {first_row}..{end} are not among {}..{}", held.start, held.end)));
         }

@@ -7,8 +7,8 @@ use super::{AddOptions, Updater};
 
 /// New values and states are computed beside the old ones, which stay as they are until the caller copies over them.
 ///
-/// The states are those of [`Updater::lanes_touched`], in that order; the others are empty. The new state of a lane
-/// that is only read ([`Updater::writes_touched`]) may be empty too; if it is not, it becomes a copy of the old one.
+/// The states are those of [`Updater::lanes_touched`], in that order; the others are empty. An add only reads a backup:
+/// its new state may be empty too, or else becomes a copy of the old one.
 #[derive(Debug)]
 pub(crate) struct Block<'a> {
     pub(crate) old: &'a [u8],

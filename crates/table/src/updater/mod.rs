@@ -12,7 +12,6 @@
 //! This folder knows one block of memory and nothing of locks, workers in flight or files: [`Updater::state_lanes`]
 //! says which numbers a table keeps beside its values, and `block` computes new ones from old ones. The README beside
 //! this file has the mathematics.
-#![allow(dead_code, reason = "the shares that call this come next")]
 
 mod block;
 mod options;
@@ -23,7 +22,6 @@ use serde::{Deserialize, Serialize};
 use syncline_cluster::Error;
 use syncline_tensor::DType;
 
-#[allow(unused_imports, reason = "the shares that call this come next")]
 pub(crate) use block::{Block, apply, apply_in_place};
 pub use options::AddOptions;
 
@@ -121,16 +119,6 @@ impl Updater {
             Updater::MomentumSgd => ([0, 0], 1),
             Updater::Adagrad | Updater::Dcasgd => ([worker as usize, 0], 1),
             Updater::Dcasgda => ([worker as usize, workers as usize], 2),
-        }
-    }
-
-    /// Whether an add changes touched lane number `index` (0 or 1 of [`lanes_touched`](Updater::lanes_touched)).
-    /// Backups are only read by it, so their new state may be left empty and needs no record.
-    pub(crate) fn writes_touched(self, index: usize) -> bool {
-        match self {
-            Updater::Add | Updater::Sgd | Updater::Dcasgd => false,
-            Updater::MomentumSgd | Updater::Adagrad => index == 0,
-            Updater::Dcasgda => index == 1,
         }
     }
 

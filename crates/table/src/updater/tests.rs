@@ -70,17 +70,14 @@ impl Small {
         let delta = bytes_of(self.dtype, delta);
         let (lanes, count) = self.updater.lanes_touched(worker, WORKERS);
         let mut new = vec![0xee; self.values.len()];
-        let mut new_states = [0, 1].map(|index| {
-            let written = index < count && self.updater.writes_touched(index);
-            if written { vec![0xee; self.states[lanes[index]].len()] } else { Vec::new() }
-        });
+        let mut new_states = [0, 1].map(|index| if index < count { vec![0xee; self.states[lanes[index]].len()] } else { Vec::new() });
         let states_old = [0, 1].map(|index| if index < count { &self.states[lanes[index]][..] } else { &[] });
         let [first, second] = &mut new_states;
         let block = Block { old: &self.values, delta: &delta, new: &mut new, states_old, states_new: [first, second] };
         apply(self.updater, self.dtype, options, block);
         self.values = new;
-        for (index, state) in new_states.into_iter().enumerate().filter(|(_, state)| !state.is_empty()) {
-            self.states[lanes[index]] = state;
+        for (lane, state) in lanes.into_iter().zip(new_states).take(count) {
+            self.states[lane] = state;
         }
     }
 
@@ -220,12 +217,14 @@ fn whole_numbers_add_and_subtract_and_wrap() {
 }
 
 #[test]
-fn a_backup_that_is_asked_for_comes_through_unchanged() {
+fn an_add_leaves_the_backup_as_it_is_whether_its_new_state_is_asked_for_or_not() {
     let (old, delta, backup) = (1.0f32.to_ne_bytes(), 0.5f32.to_ne_bytes(), 0.25f32.to_ne_bytes());
-    let (mut new, mut copy) = ([0; 4], [0; 4]);
+    let (mut new, mut also_new, mut copy) = ([0; 4], [0; 4], [0; 4]);
     let block = Block { old: &old, delta: &delta, new: &mut new, states_old: [&backup, &[]], states_new: [&mut copy, &mut []] };
     apply(Updater::Dcasgd, DType::F32, &AddOptions::default(), block);
-    assert_eq!(copy, backup);
+    let block = Block { old: &old, delta: &delta, new: &mut also_new, states_old: [&backup, &[]], states_new: [&mut [], &mut []] };
+    apply(Updater::Dcasgd, DType::F32, &AddOptions::default(), block);
+    assert_eq!((copy, also_new), (backup, new));
 }
 
 #[test]

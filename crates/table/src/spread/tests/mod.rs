@@ -1,1 +1,9 @@
 //! Whole tables in one process: real clients and servers over links in memory, and the protocol in a simulated network.
+#![expect(clippy::single_range_in_vec_init, reason = "a table in one share has one range")]
+
+mod keys;
+mod naive;
+mod operations;
+mod simulated;
+mod throughput;
+mod world;

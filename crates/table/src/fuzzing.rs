@@ -1,0 +1,60 @@
+//! What must hold for any bytes whatever: one function per parser, for `fuzz/` and for the tests.
+//!
+//! Each returns whether it accepted the bytes, so that a test can tell that good ones do come through.
+
+use crate::spread::messages::{Bounds, Reply, Request, Rows};
+use crate::spread::protocol::Report;
+
+/// A request: the first 8 bytes say how long its payload claims to be, bit 0 of the ninth whether ids are keys.
+pub fn table_request(data: &[u8]) -> bool {
+    let Some((length, rest)) = data.split_first_chunk::<8>() else { return false };
+    let Some((flags, meta)) = rest.split_first() else { return false };
+    let (payload, row_bytes) = (u64::from_le_bytes(*length), u64::from(flags >> 1));
+    let bounds = Bounds { row_bytes, rows: (flags & 1 == 0).then_some(1000) };
+    let Ok(request) = Request::decode(meta, payload, &bounds) else { return false };
+    if let Request::Add { rows: Rows::Listed(count), .. } | Request::Import { pairs: count } = &request {
+        assert_eq!(count.checked_mul(8 + row_bytes), Some(payload), "ids and rows fill the payload");
+    }
+    let again = request.encode();
+    assert!(again.len() <= meta.len(), "our own spelling is the shortest");
+    let decoded = Request::decode(&again, payload, &bounds).expect("what was accepted can be sent");
+    assert_eq!(decoded.encode(), again, "and reads the same");
+    true
+}
+
+/// A reply, or a report of a share about a dead worker.
+pub fn table_reply(data: &[u8]) -> bool {
+    let report = Report::decode(data).map(|report| assert_eq!(Report::decode(&report.encode()), Ok(report))).is_ok();
+    let Ok(reply) = Reply::decode(data) else { return report };
+    if let Reply::Refused(refusal) = reply.clone() {
+        assert!(!refusal.into_error(0).to_string().is_empty() || data.len() < 64);
+    }
+    assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::AddOptions;
+
+    #[test]
+    fn good_bytes_come_through() {
+        let add = Request::Add { sequence: 1, rows: Rows::Listed(2), options: AddOptions::default(), hold: None, patience: 5 };
+        let data = [&24u64.to_le_bytes()[..], &[8], &add.encode()].concat();
+        assert!(table_request(&data));
+        assert!(table_reply(&Reply::Data { rows: 3 }.encode()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(data in proptest::collection::vec(any::<u8>(), 0..64), small in proptest::collection::vec(0u8..14, 0..24)) {
+            for bytes in [&data, &small] {
+                table_request(bytes);
+                table_reply(bytes);
+            }
+        }
+    }
+}
