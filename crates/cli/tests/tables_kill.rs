@@ -12,11 +12,9 @@ use std::time::Duration;
 use syncline_testkit::ranks::{Ending, Process};
 use syncline_testkit::sim::Chance;
 use tables::verdict::{InFlight, assert_exact, assert_told};
-use tables::{Mode, ORDER, Order};
+use tables::{Mode, ORDER, Order, Victim};
 
-const STEPS: u64 = 24;
-/// Longer than a step takes on a busy machine, so that every moment of one is hit by some seed.
-const STEP_MICROS: u64 = 3000;
+const STEPS: u64 = 12;
 
 #[test]
 fn as_a_rank() {
@@ -29,7 +27,13 @@ fn the_verdict_sees_torn_lost_and_doubled_adds() {
     use tables::{ARRAY, COLS, ROWS, rows_of, unit};
     let judge = |array_add: usize, matrix_rows: usize, lost: bool, odd: Option<usize>| {
         let folder = tempfile::tempdir().expect("a scratch folder");
-        let order = Order { mode: Mode::Async, steps: 2, victim: Some((1, 2, 0)), endless: false, folder: folder.path().to_owned() };
+        let order = Order {
+            mode: Mode::Async,
+            steps: 2,
+            victim: Some(Victim { worker: 1, step: 2, matrix: false, thousandths: 0 }),
+            endless: false,
+            folder: folder.path().to_owned(),
+        };
         // Rank 1 died in its second add to the array, or, where that was acknowledged, to the matrix.
         let died = if array_add == ARRAY { "ack array 2\ntry matrix 2\n" } else { "" };
         let all = "ready 0\ntry array 2\nack array 2\ntry matrix 2\nack matrix 2\ndone\n";
@@ -154,13 +158,12 @@ fn survivors_are_told_who_died(mode: Mode, layout: Layout) {
 
 /// What happens in the run of this seed.
 fn order(mode: Mode, layout: Layout, seed: u64, endless: bool, folder: &Path) -> Order {
-    let mut chance = Chance::new(seed);
-    let victim = (chance.below(u64::from(layout.workers())) as u32, 1 + chance.below(STEPS - 1), chance.below(STEP_MICROS));
+    let victim = Victim::by_chance(&mut Chance::new(seed), 0..layout.workers(), STEPS);
     Order { mode, steps: STEPS, victim: Some(victim), endless, folder: folder.to_owned() }
 }
 
 fn about(order: &Order, seed: u64, ending: &Ending) -> String {
-    format!("seed {seed}, victim, step and microseconds {:?}, {}\n{}\n", order.victim, ending.status, ending.stderr)
+    format!("seed {seed}, {:?}, {}\n{}\n", order.victim, ending.status, ending.stderr)
 }
 
 fn run(order: &Order, layout: Layout, env: &[(&str, &str)]) -> Ending {

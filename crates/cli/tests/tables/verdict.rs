@@ -74,7 +74,7 @@ pub(crate) enum InFlight {
 /// whole add more of the victim's, whose fate is returned. `what` begins the message of a failure.
 pub(crate) fn assert_exact(order: &Order, workers: u32, what: &str) -> InFlight {
     let diaries: Vec<Diary> = (0..workers).map(|rank| Diary::read(&order.folder, rank)).collect();
-    let victim = order.victim.map(|(victim, ..)| victim);
+    let victim = order.victim.map(|victim| victim.worker);
     for diary in diaries.iter().filter(|diary| Some(diary.rank) != victim) {
         assert!(diary.done, "{what}: rank {} did not come to its end: {diary:?}", diary.rank);
         let all = Adds { begun: order.steps, acknowledged: order.steps };
@@ -135,7 +135,7 @@ fn matrix_is(matrix: &[i64], order: &Order, workers: u32, victim: Option<u32>, o
 
 /// Every survivor was told of the victim, by name, within `limit` of its death.
 pub(crate) fn assert_told(order: &Order, workers: u32, limit: Duration, what: &str) {
-    let (victim, ..) = order.victim.expect("somebody was killed");
+    let victim = order.victim.expect("somebody was killed").worker;
     let died = Diary::read(&order.folder, victim).died.unwrap_or_else(|| panic!("{what}: the victim lives"));
     for rank in (0..workers).filter(|rank| *rank != victim) {
         let diary = Diary::read(&order.folder, rank);
