@@ -14,6 +14,10 @@ impl LocalShare {
     pub(super) fn after_deaths(&self, what: &str, deaths: u32) -> Result<(), Error> {
         let vigil = &self.place.vigil;
         if !vigil.goes_on() {
+            if !vigil.any_down() {
+                self.deaths_seen.store(deaths, Release); // Somebody ended after a goodbye.
+                return Ok(());
+            }
             let everybody: Vec<u32> = (0..vigil.topology().world()).filter(|rank| *rank != vigil.me()).collect();
             return Err(vigil.explain(&self.operation(what), &everybody, Instant::now(), "it ended"));
         }
