@@ -219,7 +219,10 @@ fn map_share(job: &Job, vigil: &Vigil, made: &Made, home: &Home, by: Deadline) -
         vigil: vigil.clone(),
     };
     let key = u64::from(made.number) + 1;
-    let refused = |error: syncline_shm::segment::SegmentError| Error::System { operation: format!("making {}", place.title), detail: error.to_string() };
+    let refused = |error: syncline_shm::segment::SegmentError| Error::System {
+        operation: format!("making {}", place.title),
+        detail: error.to_string(),
+    };
     let mut outboxes = Vec::new();
     let layout = place.layout();
     // What others wait for comes first.

@@ -56,7 +56,12 @@ impl LocalShare {
                 break;
             }
             if by.expired() {
-                return Err(vigil.late(&self.operation("taking over from a dead worker"), &[other as u32 - 1], started, " to finish its adds"));
+                return Err(vigil.late(
+                    &self.operation("taking over from a dead worker"),
+                    &[other as u32 - 1],
+                    started,
+                    " to finish its adds",
+                ));
             }
             std::thread::yield_now();
         }

@@ -256,7 +256,14 @@ impl LocalShare {
         self.wait_for_clocks("get", worker, adds, by, |share, worker| share.outboxes[worker].applied())
     }
 
-    fn wait_for_clocks(&self, what: &str, me: u32, goal: u64, by: Deadline, clock: impl Fn(&LocalShare, usize) -> u64) -> Result<(), Error> {
+    fn wait_for_clocks(
+        &self,
+        what: &str,
+        me: u32,
+        goal: u64,
+        by: Deadline,
+        clock: impl Fn(&LocalShare, usize) -> u64,
+    ) -> Result<(), Error> {
         let behind = |worker: &usize| clock(self, *worker) < goal && !self.outboxes[*worker].is_finished();
         let workers = 0..self.outboxes.len();
         if !workers.clone().any(|worker| behind(&worker)) {
@@ -270,7 +277,13 @@ impl LocalShare {
             let poll = || (!workers.clone().any(|worker| behind(&worker))).then_some(());
             let still_there = || vigil.deaths() == deaths && !vigil.orphaned_or_leaving();
             let operation = || self.operation(&format!("{what} after {goal} adds"));
-            let missing = || workers.clone().filter(|worker| *worker as u32 != me && behind(worker)).map(|worker| self.place.workers[worker]).collect::<Vec<_>>();
+            let missing = || {
+                workers
+                    .clone()
+                    .filter(|worker| *worker as u32 != me && behind(worker))
+                    .map(|worker| self.place.workers[worker])
+                    .collect::<Vec<_>>()
+            };
             match wait_for(poll, &bell, vigil.patience(), by, &still_there) {
                 Ok(()) => return Ok(()),
                 Err(WaitError::Timeout) => return Err(vigil.late(&operation(), &missing(), started, &format!(" to make add {goal} too"))),
