@@ -273,7 +273,11 @@ impl LocalShare {
         let started = Instant::now();
         let bell = vigil.my_bell();
         loop {
+            // Looked at before the dead are looked after, so that nobody dies unnoticed between the two.
             let deaths = vigil.deaths();
+            if deaths != self.deaths_seen.load(std::sync::atomic::Ordering::Acquire) {
+                self.after_deaths(what, deaths)?;
+            }
             let poll = || (!workers.clone().any(|worker| behind(&worker))).then_some(());
             let still_there = || vigil.deaths() == deaths && !vigil.orphaned_or_leaving();
             let operation = || self.operation(&format!("{what} after {goal} adds"));
@@ -292,7 +296,6 @@ impl LocalShare {
                     if vigil.orphaned_or_leaving() {
                         return Err(vigil.explain(&operation(), &missing(), started, "it did not come"));
                     }
-                    self.after_deaths(what, vigil.deaths())?;
                 }
             }
         }
