@@ -51,6 +51,13 @@ def test_any_size_works(size: int) -> None:
     assert table.add_get(np.ones(size, np.float32)).tolist() == [i + 2 for i in range(size)]
 
 
+def test_more_than_two_gigabytes_work() -> None:
+    last = 2**21
+    table = sl.MatrixTable(last + 1, 1024, dtype="uint8")  # pages nobody touches cost nothing
+    table.add(np.full((2, 1024), 7, np.uint8), [last, 0])
+    assert table.get([last, 1, 0])[:, 1023].tolist() == [7, 0, 7]
+
+
 @pytest.mark.parametrize(("rows", "cols"), [(0, 5), (5, 0), (1, 1), (11, 10)])
 def test_any_shape_of_matrix_works(rows: int, cols: int) -> None:
     table = sl.MatrixTable(rows, cols)
