@@ -104,6 +104,7 @@ impl Spread {
             reach: Arc::clone(&reach),
             failure: None,
             broken: None,
+            finished: false,
         };
         let table = Arc::new(Table { places, form, reach, parts: Baton::new(parts), queue: Mutex::default(), changed: Condvar::new() });
         let courier = {

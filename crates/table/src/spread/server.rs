@@ -173,7 +173,12 @@ impl Session<'_> {
                 return self.pairs(head, &ids, &rows);
             }
             Request::Settle { sequence, patience } => share.settle(worker, sequence, soon(patience))?,
-            Request::Finish => share.finish(worker),
+            Request::Finish => {
+                // The reply first: with its last worker finished this process may leave, and its links with it.
+                self.reply(head, &Reply::Done)?;
+                share.finish(worker);
+                return Ok(());
+            }
             Request::Clocks => {
                 let clocks: Vec<i64> = (0..service.places.workers.len()).map(|worker| share.published(worker as u32) as i64).collect();
                 let mut flow = self.outflow(head, clocks.len() as u64, 8);
