@@ -96,6 +96,7 @@ impl Spread {
         }
         let parts = Parts {
             worker,
+            workers: places.workers.clone(),
             name: places.name.clone(),
             layout: form.layout.clone(),
             row_bytes: form.row_bytes,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error};
 
+use super::estate::wait_for_verdicts;
 use super::layout::{Layout, Piece, Places};
 use super::line::Line;
 use super::messages::{Hold, Reply, Request, Rows};
@@ -34,6 +35,8 @@ pub(crate) struct Member {
 /// The parts of one table, in the hands of one thread.
 pub(crate) struct Parts {
     pub(crate) worker: u32,
+    /// Ranks of all workers, by worker id.
+    pub(crate) workers: Vec<u32>,
     pub(crate) name: String,
     pub(crate) layout: Layout,
     pub(crate) row_bytes: usize,
@@ -279,7 +282,11 @@ impl Parts {
             return Ok(()); // what it added was taken over before its servers heard that it is done
         }
         self.ask_all(|made| Request::Settle { sequence: made, patience: patience(by) }, by)?;
-        self.hear_all("flush", by, |share, worker, made| share.settle(worker, made, by))
+        let (reach, workers) = (Arc::clone(&self.reach), self.workers.clone());
+        self.hear_all("flush", by, |share, worker, made| {
+            share.settle(worker, made, by)?;
+            wait_for_verdicts(&workers, share, &*reach, by)
+        })
     }
 
     /// Nobody's clock waits for this worker any more. A second time does nothing.

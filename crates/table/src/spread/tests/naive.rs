@@ -183,10 +183,6 @@ impl Share for Naive {
         self.state.lock().expect("no panic").rounds.unfinished()
     }
 
-    fn unfinished(&self) -> Vec<u32> {
-        self.state.lock().expect("no panic").rounds.unfinished()
-    }
-
     fn lanes(&self) -> Vec<LaneInfo> {
         vec![LaneInfo { name: "value".into(), dtype: self.dtype, row_bytes: self.row_bytes }]
     }

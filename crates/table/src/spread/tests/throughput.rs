@@ -90,9 +90,6 @@ impl Share for Flat {
     fn unfinished(&self) -> Vec<u32> {
         Vec::new()
     }
-    fn unfinished(&self) -> Vec<u32> {
-        Vec::new()
-    }
     fn lanes(&self) -> Vec<LaneInfo> {
         Vec::new()
     }
