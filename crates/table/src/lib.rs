@@ -12,6 +12,7 @@ mod keys;
 mod partition;
 mod pending;
 mod reaching;
+mod saving;
 mod setup;
 mod share;
 mod spec;

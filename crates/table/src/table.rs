@@ -120,6 +120,56 @@ impl Inner {
         }
     }
 
+    /// Returns when everything this worker added is applied; in sync mode that needs the others' rounds.
+    pub(crate) fn settle(&self, by: Deadline) -> Result<(), Error> {
+        match &self.way {
+            Way::Here(share) => {
+                let adds = *self.adds();
+                share.settle(self.worker, adds, by)
+            }
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
+        }
+    }
+
+    /// Rows of a lane as they are.
+    pub(crate) fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        match &self.way {
+            Way::Here(share) => share.read_lane(lane, first_row, out, by),
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.read_lane(lane, first_row, out, by),
+        }
+    }
+
+    /// Overwrites rows of a lane; no updater, no clock.
+    pub(crate) fn write_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
+        match &self.way {
+            Way::Here(share) => share.write_lane(lane, first_row, bytes, by),
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.write_lane(lane, first_row, bytes, by),
+        }
+    }
+
+    /// All pairs of a key-value table, server by server.
+    pub(crate) fn export_keys(&self, by: Deadline) -> Result<Vec<(Vec<i64>, Vec<u8>)>, Error> {
+        match &self.way {
+            Way::Keys { spread, here } => spread.export(|| here.as_ref().map(|share| share.export()).unwrap_or_default(), by),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Makes these pairs the whole contents of a key-value table.
+    pub(crate) fn import_keys(&self, keys: &[i64], values: &[u8], by: Deadline) -> Result<(), Error> {
+        match &self.way {
+            Way::Keys { spread, here } => {
+                let take = |keys: &[i64], values: &[u8]| {
+                    if let Some(share) = here {
+                        share.import(keys, values);
+                    }
+                };
+                spread.import(keys, values, take, by)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// No clock waits for this worker any more.
     pub(crate) fn finish(&self, by: Deadline) -> Result<(), Error> {
         match &self.way {
