@@ -231,6 +231,20 @@ fn who_does_not_come_is_named_and_who_waited_stays_out_of_step() {
             let repeated = session.aggregate(&mut one, ReduceOp::Sum).expect_err("out of step");
             assert_eq!(repeated.to_string(), error.to_string());
         }
+        session.barrier().expect("all come here");
+        Some(())
+    });
+}
+
+#[test]
+fn who_left_before_is_named_at_once() {
+    job_with(TOGETHER, 2, "left", "20", |session| {
+        let mut one = [1_i32];
+        session.aggregate(&mut one, ReduceOp::Sum).expect("both are there");
+        if session.rank() == 0 {
+            let error = session.aggregate(&mut one, ReduceOp::Sum).expect_err("the other one goes home");
+            assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::PeerLost, Some(1)), "{error}");
+        }
         Some(())
     });
 }
