@@ -20,9 +20,6 @@ use crate::{errors, exit, interrupt, log};
 
 static JOB: Mutex<State> = Mutex::new(State::Idle { ended: false });
 
-/// Whether tables of the open job advance in step unless they say otherwise.
-static SYNC: AtomicBool = AtomicBool::new(false);
-
 /// Whether this process was forked from a member: tables it inherited are its parent's.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -50,7 +47,7 @@ pub(crate) fn open(py: Python<'_>, sync: bool, timeout: Option<f64>, on_peer_los
     let claim = claim(py)?;
     log::follow_level(py);
     let session = wait(py, || {
-        let mut config = Config::from_env()?;
+        let mut config = Config::from_env()?.sync(sync);
         if let Some(timeout) = timeout {
             config = config.timeout(timeout);
         }
@@ -61,7 +58,6 @@ pub(crate) fn open(py: Python<'_>, sync: bool, timeout: Option<f64>, on_peer_los
         Session::open_by(config, deadline)
     })?;
     exit::watch();
-    SYNC.store(sync, Relaxed);
     claim.fill(session);
     Ok(())
 }
@@ -183,11 +179,6 @@ pub(crate) fn wait<T: Send, E: Into<Error> + Send>(py: Python<'_>, call: impl Fn
     let result = py.detach(call);
     log::deliver(py);
     result.map_err(|error| errors::exception(py, &error.into()))
-}
-
-/// Whether tables advance in step unless they say otherwise.
-pub(crate) fn is_sync() -> bool {
-    SYNC.load(Relaxed)
 }
 
 /// Whether this process is a forked child of a member.

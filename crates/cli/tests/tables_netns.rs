@@ -11,10 +11,11 @@ use field::LIMIT;
 use field::hosts::{Addresses, Field, ready};
 use field::program::{Program, command, rank_words};
 use field::training;
+use syncline_testkit::sim::Chance;
 use tables::verdict::{assert_exact, assert_told};
-use tables::{Mode, ORDER, Order};
+use tables::{Mode, ORDER, Order, Victim};
 
-const STEPS: u64 = 20;
+const STEPS: u64 = 10;
 
 #[test]
 fn as_a_rank() {
@@ -139,7 +140,6 @@ fn a_worker_killed_on_another_host_is_named_by_the_others() {
 }
 
 fn order_to_kill(mode: Mode, victim: u32, seed: u64, endless: bool, folder: &Path) -> Order {
-    let mut chance = syncline_testkit::sim::Chance::new(seed);
-    let moment = (1 + chance.below(STEPS - 1), chance.below(8000));
-    Order { mode, steps: STEPS, victim: Some((victim, moment.0, moment.1)), endless, folder: folder.to_owned() }
+    let victim = Victim::by_chance(&mut Chance::new(seed), victim..victim + 1, STEPS);
+    Order { mode, steps: STEPS, victim: Some(victim), endless, folder: folder.to_owned() }
 }

@@ -360,3 +360,67 @@ fn keys_of_an_open_space() {
         });
     }
 }
+
+#[test]
+fn a_checkpoint_is_loaded_by_any_number_of_workers_and_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model");
+    let make = |session: &Session| {
+        let momentum = Spec::matrix(1000, 7).with_updater(Updater::MomentumSgd).named("weights");
+        let sync = Spec::array(50_001).with_dtype(DType::F64).with_consistency(Consistency::Sync);
+        let history = Spec::array(9).with_updater(Updater::Adagrad);
+        let keys = Spec::keys().with_dtype(DType::I32);
+        [momentum, sync, history, keys].map(|spec| session.create_table(spec, None).unwrap())
+    };
+    let options = AddOptions { momentum: Some(0.5), ..AddOptions::default() };
+    let go_on = |session: &Session, tables: &[Table; 4]| {
+        let one = session.rank() as f32 + 1.0;
+        tables[0].add(bytemuck::cast_slice(&vec![one; 7000]), None, &options, true, by()).unwrap();
+        add(&tables[1], &vec![0.1_f64; 50_001], None);
+        add(&tables[2], &[0.25_f32; 9], None);
+        tables[3].add_keys(&[7, -9], bytemuck::cast_slice(&[1_i32, 2]), true, by()).unwrap();
+        session.barrier().unwrap();
+        let mut keys = [0_i32; 3];
+        tables[3].get_keys(&[7, -9, 8], bytemuck::cast_slice_mut(&mut keys), by()).unwrap();
+        (get::<f32>(&tables[0], None), get::<f64>(&tables[1], None), get::<f32>(&tables[2], None), keys)
+    };
+    let mut saved = Vec::new();
+    for manner in [TOGETHER, MANNERS[3]] {
+        saved = job_in(manner, 3, "save", |session| {
+            let tables = make(session);
+            let state = go_on(session, &tables);
+            session.barrier().unwrap();
+            session.save(&path).unwrap();
+            session.save(&path).unwrap(); // the second replaces the first
+            state
+        });
+    }
+    let after = |manner: Manner, workers: u32, load: bool| {
+        job_in(manner, workers, if load { "load" } else { "plain" }, |session| {
+            let tables = make(session);
+            if load {
+                session.load(&path).unwrap();
+                let mut keys = [0_i32; 2];
+                tables[3].get_keys(&[7, -9], bytemuck::cast_slice_mut(&mut keys), by()).unwrap();
+                assert_eq!((keys, &get::<f32>(&tables[0], None)), ([3, 6], &saved[0].0));
+                assert_eq!((&get::<f64>(&tables[1], None), &get::<f32>(&tables[2], None)), (&saved[0].1, &saved[0].2));
+                session.barrier().unwrap();
+            } else {
+                go_on(session, &tables);
+                session.barrier().unwrap();
+            }
+            go_on(session, &tables)
+        })
+    };
+    // Going on after a load is the same as never having stopped, states included, where the workers are as many.
+    for manner in MANNERS {
+        let (loaded, straight) = (after(manner, 3, true), after(manner, 3, false));
+        assert!(loaded[0].1 == straight[0].1 && loaded[0].3 == straight[0].3, "{manner:?}");
+        after(manner, 2, true);
+    }
+    let error = job(1, "other", |session| {
+        session.create_table(Spec::array(3).named("weights"), None).unwrap();
+        session.load(&path).unwrap_err()
+    });
+    assert!(error[0].kind() == ErrorKind::ShapeMismatch && error[0].to_string().contains("weights"), "{}", error[0]);
+}

@@ -13,6 +13,7 @@ mod keys;
 mod partition;
 mod pending;
 mod reaching;
+mod saving;
 mod setup;
 mod share;
 mod spec;
@@ -21,8 +22,8 @@ mod table;
 mod tables;
 mod updater;
 
-pub use spec::{Consistency, Shape, Spec};
 pub use pending::Pending;
+pub use spec::{Consistency, Shape, Spec};
 pub use table::Table;
 pub use tables::Tables;
 pub use updater::{AddOptions, Updater};

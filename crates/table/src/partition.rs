@@ -23,7 +23,8 @@ impl Home {
 ///
 /// Every server gets ⌊rows / servers⌋ or one more; fewer rows than servers leave some with none.
 pub(crate) fn homes(rows: u64, neighbourhoods: &[Vec<u32>], is_server: impl Fn(u32) -> bool) -> Vec<Home> {
-    let with_servers = neighbourhoods.iter().map(|ranks| (ranks, ranks.iter().copied().filter(|rank| is_server(*rank)).collect::<Vec<_>>()));
+    let with_servers =
+        neighbourhoods.iter().map(|ranks| (ranks, ranks.iter().copied().filter(|rank| is_server(*rank)).collect::<Vec<_>>()));
     let with_servers: Vec<_> = with_servers.filter(|(_, servers)| !servers.is_empty()).collect();
     let all: u128 = with_servers.iter().map(|(_, servers)| servers.len() as u128).sum();
     let cut = |servers: u128| (u128::from(rows) * servers / all.max(1)) as u64;

@@ -68,15 +68,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn new(
-        number: u32,
-        name: String,
-        spec: Spec,
-        worker: u32,
-        way: Way,
-        timeout: Duration,
-        caretaker: Arc<Caretaker>,
-    ) -> Inner {
+    pub(crate) fn new(number: u32, name: String, spec: Spec, worker: u32, way: Way, timeout: Duration, caretaker: Arc<Caretaker>) -> Inner {
         Inner {
             number,
             name,
@@ -128,6 +120,56 @@ impl Inner {
         }
     }
 
+    /// Returns when everything this worker added is applied; in sync mode that needs the others' rounds.
+    pub(crate) fn settle(&self, by: Deadline) -> Result<(), Error> {
+        match &self.way {
+            Way::Here(share) => {
+                let adds = *self.adds();
+                share.settle(self.worker, adds, by)
+            }
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
+        }
+    }
+
+    /// Rows of a lane as they are.
+    pub(crate) fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        match &self.way {
+            Way::Here(share) => share.read_lane(lane, first_row, out, by),
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.read_lane(lane, first_row, out, by),
+        }
+    }
+
+    /// Overwrites rows of a lane; no updater, no clock.
+    pub(crate) fn write_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
+        match &self.way {
+            Way::Here(share) => share.write_lane(lane, first_row, bytes, by),
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.write_lane(lane, first_row, bytes, by),
+        }
+    }
+
+    /// All pairs of a key-value table, server by server.
+    pub(crate) fn export_keys(&self, by: Deadline) -> Result<Vec<(Vec<i64>, Vec<u8>)>, Error> {
+        match &self.way {
+            Way::Keys { spread, here } => spread.export(|| here.as_ref().map(|share| share.export()).unwrap_or_default(), by),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Makes these pairs the whole contents of a key-value table.
+    pub(crate) fn import_keys(&self, keys: &[i64], values: &[u8], by: Deadline) -> Result<(), Error> {
+        match &self.way {
+            Way::Keys { spread, here } => {
+                let take = |keys: &[i64], values: &[u8]| {
+                    if let Some(share) = here {
+                        share.import(keys, values);
+                    }
+                };
+                spread.import(keys, values, take, by)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// No clock waits for this worker any more.
     pub(crate) fn finish(&self, by: Deadline) -> Result<(), Error> {
         match &self.way {
@@ -164,7 +206,15 @@ impl Inner {
         Ok(rows.map_or(Selection::All, Selection::Rows))
     }
 
-    fn add(&self, this: &Arc<Inner>, delta: &[u8], ids: Option<&[i64]>, options: &AddOptions, wait: bool, by: Deadline) -> Result<(), Error> {
+    fn add(
+        &self,
+        this: &Arc<Inner>,
+        delta: &[u8],
+        ids: Option<&[i64]>,
+        options: &AddOptions,
+        wait: bool,
+        by: Deadline,
+    ) -> Result<(), Error> {
         let rows = self.selection("add", delta.len(), ids)?;
         options.check(self.spec.updater)?;
         if self.spec.consistency == Consistency::Sync {
@@ -311,7 +361,9 @@ impl Table {
     pub fn get_changed(&self, out: &mut [u8], by: Deadline) -> Result<Vec<i64>, Error> {
         self.inner.selection("get_changed", out.len(), None)?;
         if !matches!(self.inner.spec.shape, Shape::Matrix { .. }) {
-            return Err(Error::Configuration { detail: format!("{}: only a matrix knows its changed rows", self.inner.operation("get_changed")) });
+            return Err(Error::Configuration {
+                detail: format!("{}: only a matrix knows its changed rows", self.inner.operation("get_changed")),
+            });
         }
         let own_adds = *self.inner.adds();
         let (ids, rows) = match &self.inner.way {

@@ -10,9 +10,8 @@ use syncline_tensor::kernels::ReduceOp;
 
 use crate::aggregate::Aggregates;
 use crate::caretaker::Caretaker;
-use crate::setup;
 use crate::share::Share;
-use crate::{Spec, Table};
+use crate::{Spec, Table, saving, setup};
 
 /// The tables of a job. Making, saving and loading them is collective over its workers.
 #[derive(Clone)]
@@ -94,14 +93,16 @@ impl Tables {
         }
     }
 
-    /// Writes all tables with their updater states below `path`.
-    pub fn save(&self, _path: &Path, _by: Deadline) -> Result<(), Error> {
-        unimplemented!("tables are not here yet")
+    /// Writes all tables with their updater states below `path`. Every worker calls it, between the same adds.
+    pub fn save(&self, path: &Path, by: Deadline) -> Result<(), Error> {
+        let made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        saving::save(&self.shared.job, &made, &saving::absolute(path), by)
     }
 
     /// Fills all tables from what [`save`](Tables::save) wrote, by any number of servers and workers.
-    pub fn load(&self, _path: &Path, _by: Deadline) -> Result<(), Error> {
-        unimplemented!("tables are not here yet")
+    pub fn load(&self, path: &Path, by: Deadline) -> Result<(), Error> {
+        let made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        saving::load(&self.shared.job, &made, &saving::absolute(path), by)
     }
 
     /// Combines `array` over all workers, in place and in order of worker, without servers: the same bits on every worker.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
 if TYPE_CHECKING:
+    from typing import Any
+
     from numpy.typing import DTypeLike, NDArray
 
 

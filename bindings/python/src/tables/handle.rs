@@ -139,7 +139,8 @@ pub(crate) fn specified(
     let staleness = staleness
         .map(|bound| u32::try_from(bound).map_err(|_| configuration(py, format!("staleness={bound} is not a number of rounds, 0 or more"))))
         .transpose()?;
-    let consistency = Consistency::new(job::is_sync(), staleness);
+    let sync = job::current(py, "create a table")?.sync();
+    let consistency = Consistency::new(sync, staleness);
     let spec = spec.with_dtype(dtype).with_updater(updater).with_consistency(consistency);
     Ok(match name {
         Some(name) => spec.named(name),

@@ -14,14 +14,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use syncline_testkit::sim::Chance;
+
 /// The environment variable that holds the order.
 pub(crate) const ORDER: &str = "TABLES_ORDER";
 
 /// Elements of the array that every worker adds to as a whole: many stripes, so that an add has a middle.
-pub(crate) const ARRAY: usize = 130_000;
+pub(crate) const ARRAY: usize = 700_000;
 /// Rows and columns of the matrix that workers add to by row.
 pub(crate) const ROWS: usize = 256;
-pub(crate) const COLS: usize = 301;
+pub(crate) const COLS: usize = 1501;
 /// Bits for the count of each worker.
 const BITS: u32 = 14;
 
@@ -39,12 +41,37 @@ pub(crate) struct Order {
     pub(crate) mode: Mode,
     /// Steps of each worker; each adds once to the array and once to the matrix.
     pub(crate) steps: u64,
-    /// The worker that kills itself, in this step, so many microseconds after the step began.
-    pub(crate) victim: Option<(u32, u64, u64)>,
+    /// Who dies, if anybody.
+    pub(crate) victim: Option<Victim>,
     /// Whether the workers go on until an error ends them.
     pub(crate) endless: bool,
     /// Where the diaries and results go.
     pub(crate) folder: PathBuf,
+}
+
+/// The worker that kills itself, and when: aimed at an add, whose length it knows from those before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Victim {
+    pub(crate) worker: u32,
+    /// Not the first, which has none before it.
+    pub(crate) step: u64,
+    /// Whether it is the step's add to the matrix; otherwise that to the array.
+    pub(crate) matrix: bool,
+    /// How much of the usual length of such an add has passed, in thousandths.
+    pub(crate) thousandths: u64,
+}
+
+impl Victim {
+    /// One of `workers`, somewhere in the steps; early moments of an add are likelier, for much happens there.
+    pub(crate) fn by_chance(chance: &mut Chance, workers: std::ops::Range<u32>, steps: u64) -> Victim {
+        let (one, other) = (chance.below(1100), chance.below(1000));
+        Victim {
+            worker: workers.start + chance.below(u64::from(workers.end - workers.start)) as u32,
+            step: 2 + chance.below(steps - 2),
+            matrix: chance.below(4) == 0,
+            thousandths: if chance.below(2) == 0 { one } else { other * other / 1000 },
+        }
+    }
 }
 
 impl Mode {
@@ -82,8 +109,10 @@ impl fmt::Display for Mode {
 /// One line, which goes through an environment variable.
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (victim, step, micros) = self.victim.unwrap_or((u32::MAX, 0, 0));
-        write!(f, "{} {} {victim} {step} {micros} {} {}", self.mode, self.steps, self.endless, self.folder.display())
+        let nobody = Victim { worker: u32::MAX, step: 0, matrix: false, thousandths: 0 };
+        let Victim { worker, step, matrix, thousandths } = self.victim.unwrap_or(nobody);
+        let Order { mode, steps, endless, folder, .. } = self;
+        write!(f, "{mode} {steps} {worker} {step} {matrix} {thousandths} {endless} {}", folder.display())
     }
 }
 
@@ -92,14 +121,15 @@ impl FromStr for Order {
 
     fn from_str(text: &str) -> Result<Order, String> {
         let wrong = || format!("not an order: {text}");
-        let words: Vec<&str> = text.splitn(7, ' ').collect();
-        let [mode, steps, victim, step, micros, endless, folder] = words[..] else { return Err(wrong()) };
+        let words: Vec<&str> = text.splitn(8, ' ').collect();
+        let [mode, steps, worker, step, matrix, thousandths, endless, folder] = words[..] else { return Err(wrong()) };
         let number = |word: &str| word.parse::<u64>().map_err(|_| wrong());
-        let victim = (victim.parse::<u32>().map_err(|_| wrong())?, number(step)?, number(micros)?);
+        let worker = worker.parse::<u32>().map_err(|_| wrong())?;
+        let victim = Victim { worker, step: number(step)?, matrix: matrix == "true", thousandths: number(thousandths)? };
         Ok(Order {
             mode: Mode::ALL.into_iter().find(|known| known.to_string() == mode).ok_or_else(wrong)?,
             steps: number(steps)?,
-            victim: (victim.0 != u32::MAX).then_some(victim),
+            victim: (worker != u32::MAX).then_some(victim),
             endless: endless == "true",
             folder: folder.into(),
         })

@@ -61,11 +61,20 @@ impl Diary {
     }
 }
 
+/// What became of the add that a victim was in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InFlight {
+    /// It was in none.
+    None,
+    Counted,
+    Forgotten,
+}
+
 /// Every survivor came to its end, all hold the same tables, and these are the acknowledged adds of all and at most one
-/// whole add more of the victim's. `what` begins the message of a failure.
-pub(crate) fn assert_exact(order: &Order, workers: u32, what: &str) {
+/// whole add more of the victim's, whose fate is returned. `what` begins the message of a failure.
+pub(crate) fn assert_exact(order: &Order, workers: u32, what: &str) -> InFlight {
     let diaries: Vec<Diary> = (0..workers).map(|rank| Diary::read(&order.folder, rank)).collect();
-    let victim = order.victim.map(|(victim, ..)| victim);
+    let victim = order.victim.map(|victim| victim.worker);
     for diary in diaries.iter().filter(|diary| Some(diary.rank) != victim) {
         assert!(diary.done, "{what}: rank {} did not come to its end: {diary:?}", diary.rank);
         let all = Adds { begun: order.steps, acknowledged: order.steps };
@@ -91,13 +100,21 @@ pub(crate) fn assert_exact(order: &Order, workers: u32, what: &str) {
         assert!((adds.acknowledged..=adds.begun).contains(&found), "{what}: the array has {found} adds of rank {}: {adds:?}", diary.rank);
     }
     // The matrix has to be the victim's adds with the last, unacknowledged one or without it, nothing between.
-    let (least, most) = victim.map_or((0, 0), |victim| {
-        let adds = diaries[victim as usize].matrix;
-        (adds.acknowledged, adds.begun)
+    let of_victim = victim.map_or(Adds::default(), |victim| diaries[victim as usize].matrix);
+    assert!(of_victim.begun - of_victim.acknowledged <= 1, "{what}: an add at a time");
+    let mut wrong = Vec::new();
+    let in_matrix = (of_victim.acknowledged..=of_victim.begun).find(|steps| {
+        let compared = matrix_is(&matrix, order, workers, victim, *steps);
+        compared.map_err(|difference| wrong.push(difference)).is_ok()
     });
-    assert!(most - least <= 1, "{what}: an add at a time");
-    let wrong: Vec<String> = (least..=most).filter_map(|steps| matrix_is(&matrix, order, workers, victim, steps).err()).collect();
-    assert!((wrong.len() as u64) < most - least + 1, "{what}: the matrix is neither: {}", wrong.join("; "));
+    let Some(in_matrix) = in_matrix else { panic!("{what}: the matrix is neither: {}", wrong.join("; ")) };
+    let in_array = victim.map_or(0, |victim| count(array[0], victim));
+    let of_array = victim.map_or(Adds::default(), |victim| diaries[victim as usize].array);
+    match [(of_array, in_array), (of_victim, in_matrix)].into_iter().find(|(adds, _)| adds.begun > adds.acknowledged) {
+        None => InFlight::None,
+        Some((adds, found)) if found == adds.begun => InFlight::Counted,
+        Some(_) => InFlight::Forgotten,
+    }
 }
 
 fn matrix_is(matrix: &[i64], order: &Order, workers: u32, victim: Option<u32>, of_victim: u64) -> Result<(), String> {
@@ -118,7 +135,7 @@ fn matrix_is(matrix: &[i64], order: &Order, workers: u32, victim: Option<u32>, o
 
 /// Every survivor was told of the victim, by name, within `limit` of its death.
 pub(crate) fn assert_told(order: &Order, workers: u32, limit: Duration, what: &str) {
-    let (victim, ..) = order.victim.expect("somebody was killed");
+    let victim = order.victim.expect("somebody was killed").worker;
     let died = Diary::read(&order.folder, victim).died.unwrap_or_else(|| panic!("{what}: the victim lives"));
     for rank in (0..workers).filter(|rank| *rank != victim) {
         let diary = Diary::read(&order.folder, rank);

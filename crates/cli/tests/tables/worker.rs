@@ -40,40 +40,47 @@ fn work(order: &Order, diary: &mut Diary) -> Result<(), Error> {
     session.barrier()?;
     diary.note(&format!("ready {worker}"));
 
+    let victim = order.victim.filter(|victim| victim.worker == worker);
     let all = units(worker, ARRAY);
+    let some = units(worker, rows_of(worker, 1).len() * COLS);
     let mut seen = vec![0; all.len()];
-    let options = AddOptions::default();
+    let by = || Deadline::after(session.timeout());
+    // How long adds took so far, to the array and to the matrix.
+    let mut lengths = [Vec::new(), Vec::new()];
     for step in 1.. {
         if step > order.steps && !order.endless {
             break;
         }
-        if let Some((_, _, delay)) = order.victim.filter(|(victim, its, _)| (*victim, *its) == (worker, step)) {
-            die_after(Duration::from_micros(delay), diary);
-        }
         // On a busy machine death may be late; nobody outruns it.
-        while order.victim.is_some_and(|(victim, its, _)| victim == worker && step > its + 1) {
+        while victim.is_some_and(|victim| step > victim.step + 1) {
             thread::park();
         }
-        let by = || Deadline::after(session.timeout());
         // In sync and bounded mode it is the gets that wait for the others.
-        array.get(&mut seen, None, by())?;
+        if order.mode != Mode::Async || step % 8 == 1 {
+            array.get(&mut seen, None, by())?;
+        }
         if order.mode == Mode::Sync {
             let first = &seen[..8];
             assert!(seen.chunks_exact(8).all(|number| number == first), "worker {worker}, step {step}: half a round");
         }
-        diary.note(&format!("try array {step}"));
-        array.add(&all, None, &options, true, by())?;
-        diary.note(&format!("ack array {step}"));
         let rows = rows_of(worker, step);
-        let some = units(worker, rows.len() * COLS);
-        diary.note(&format!("try matrix {step}"));
-        matrix.add(&some, Some(&rows), &options, true, by())?;
-        diary.note(&format!("ack matrix {step}"));
+        for (number, (table, name, delta, rows)) in
+            [(&array, "array", &all, None), (&matrix, "matrix", &some, Some(&rows[..]))].into_iter().enumerate()
+        {
+            diary.note(&format!("try {name} {step}"));
+            let start = Instant::now();
+            if let Some(victim) = victim.filter(|victim| victim.step == step && usize::from(victim.matrix) == number) {
+                die_after(usual(&mut lengths[number]) * victim.thousandths as u32 / 1000, start, diary);
+            }
+            table.add(delta, rows, &AddOptions::default(), true, by())?;
+            lengths[number].push(start.elapsed());
+            diary.note(&format!("ack {name} {step}"));
+        }
         if order.endless && step % 16 == 0 {
             session.barrier()?;
         }
     }
-    while order.victim.is_some_and(|(victim, ..)| victim == worker) {
+    while victim.is_some() {
         thread::park();
     }
     session.barrier()?;
@@ -92,10 +99,15 @@ fn keep(table: &Table, session: &Session, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Kills this process a little later, wherever it is by then. The diary says when.
-fn die_after(delay: Duration, diary: &Diary) {
+/// The median, which one slow add does not move.
+fn usual(lengths: &mut [Duration]) -> Duration {
+    lengths.sort_unstable();
+    lengths[lengths.len() / 2]
+}
+
+/// Kills this process so long after `start`, wherever it is by then. The diary says when.
+fn die_after(delay: Duration, start: Instant, diary: &Diary) {
     let mut file = diary.file.try_clone().expect("a file can be shared");
-    let start = Instant::now();
     thread::spawn(move || {
         // Shorter than any sleep: a kill in the middle of an add has to be aimed.
         while start.elapsed() < delay {

@@ -112,6 +112,8 @@ struct Seat {
     blames: Option<Blame>,
     /// Its connection closed, and the launcher has not yet said why.
     closed: Option<(Duration, String)>,
+    /// Its process ended well, and when, while its last words may still be on their way.
+    ended_well: Option<Duration>,
     last_heard: Duration,
 }
 
@@ -171,7 +173,7 @@ impl State {
         let mut actions = match event {
             Event::Said { connection, local, message } => self.hear(connection, local, message, now),
             Event::Closed { connection, detail } => self.lose(connection, detail, now),
-            Event::ProcessEnded { rank, cause } => self.process_ended(rank, cause),
+            Event::ProcessEnded { rank, cause } => self.process_ended(rank, cause, now),
             Event::HostAborted { rank, blame, reason } => self.aborted(rank, blame, reason),
             Event::Tick => Vec::new(),
         };
@@ -191,7 +193,8 @@ impl State {
         };
         let beating = self.seats.values().any(|seat| !seat.local && seat.connection.is_some()).then_some(self.next_beat);
         let closed = self.seats.values().filter_map(|seat| seat.closed.as_ref()).map(|(since, _)| *since + EXIT_NEWS).min();
-        [gathering, beating, closed].into_iter().flatten().min()
+        let ended = self.seats.values().filter_map(|seat| seat.ended_well).map(|since| since + EXIT_NEWS).min();
+        [gathering, beating, closed, ended].into_iter().flatten().min()
     }
 
     /// The rank all trouble began with: the first that died, or whom it blames.
@@ -292,6 +295,7 @@ impl State {
                 goes_on: false,
                 blames: None,
                 closed: None,
+                ended_well: None,
                 last_heard: now,
             },
         );
@@ -382,6 +386,9 @@ impl State {
         if seat.left {
             return if self.everybody_is_done() { self.tell_all(&Control::AllLeft) } else { Vec::new() };
         }
+        if seat.ended_well.is_some() {
+            return self.process_ended(rank, DownCause::Exited { code: 0 }, now);
+        }
         if self.spec.knows_exits && !self.deaths.iter().any(|death| death.rank == rank) {
             seat.closed = Some((now, detail));
             return Vec::new();
@@ -405,9 +412,16 @@ impl State {
         actions
     }
 
-    fn process_ended(&mut self, rank: u32, cause: DownCause) -> Vec<Action> {
+    fn process_ended(&mut self, rank: u32, cause: DownCause, now: Duration) -> Vec<Action> {
         if self.seats.get(&rank).is_some_and(|seat| seat.left) || rank >= self.spec.world() {
             return Vec::new();
+        }
+        // The launcher may see the end of a process before its goodbye is read, which then stands in the connection.
+        if let Some(seat) = self.seats.get_mut(&rank).filter(|seat| seat.connection.is_some() && cause == DownCause::Exited { code: 0 }) {
+            let since = *seat.ended_well.get_or_insert(now);
+            if now < since + EXIT_NEWS {
+                return Vec::new();
+            }
         }
         // Whose connection closed earlier died earlier, even if the launcher hears of it later.
         let mut actions = self.bury_closed(Duration::MAX, Some(rank));
@@ -450,6 +464,11 @@ impl State {
         }
         if let Some(moment) = now.checked_sub(EXIT_NEWS) {
             actions.extend(self.bury_closed(moment, None));
+            let gone: Vec<u32> = self.seats.iter().filter(|(_, seat)| seat.ended_well.is_some_and(|since| since <= moment)).map(|(rank, _)| *rank).collect();
+            for rank in gone {
+                actions.extend(self.process_ended(rank, DownCause::Exited { code: 0 }, now));
+                self.seats.get_mut(&rank).expect("just seen").ended_well = None;
+            }
         }
         let silent: Vec<(u32, Duration)> = self
             .seats

@@ -15,7 +15,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 #[derive(Debug, PartialEq, Eq)]
 enum Entry {
     Manifest,
-    /// A manifest that was never put in place.
+    /// A manifest that was never put in place, or what was to become part of one.
     Draft {
         generation: u64,
     },
@@ -92,6 +92,10 @@ pub(super) fn shard_name(writer: u32, writers: u32, generation: u64) -> String {
     format!("shard-{writer:04}-of-{writers:04}.{generation}.safetensors")
 }
 
+pub(super) fn record_name(writer: u32, generation: u64) -> String {
+    format!("shard-{writer:04}.{generation}.record")
+}
+
 pub(super) fn draft_path(path: &Path, generation: u64) -> PathBuf {
     path.join(format!("{MANIFEST}.{generation}.tmp"))
 }
@@ -139,7 +143,11 @@ fn entry(name: &str) -> Entry {
         let (writer, writers) = place.split_once("-of-")?;
         number(writer).and(number(writers)).and(number(generation))
     };
-    match (draft(), shard()) {
+    let record = || {
+        let (writer, generation) = name.strip_prefix("shard-")?.strip_suffix(".record")?.split_once('.')?;
+        number(writer).and(number(generation))
+    };
+    match (draft().or_else(record), shard()) {
         (Some(generation), _) => Entry::Draft { generation },
         (_, Some(generation)) => Entry::Shard { generation },
         _ => Entry::Foreign,

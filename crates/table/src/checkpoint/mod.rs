@@ -46,9 +46,9 @@ mod manifest;
 mod matching;
 mod pieces;
 mod read;
+pub(crate) mod records;
 mod saved;
 mod shard;
-pub(crate) mod share;
 #[cfg(test)]
 mod tests;
 

@@ -151,7 +151,15 @@ impl LocalShare {
 
     /// Applies one block of one add under a redo record that tells its outbox how far it has come.
     #[inline]
-    fn change(&self, hold: &mut Hold<'_>, elements: Range<u64>, add: &Add<'_>, delta: &[u8], passed: u64, emit: Option<&mut (dyn Emit + '_)>) {
+    fn change(
+        &self,
+        hold: &mut Hold<'_>,
+        elements: Range<u64>,
+        add: &Add<'_>,
+        delta: &[u8],
+        passed: u64,
+        emit: Option<&mut (dyn Emit + '_)>,
+    ) {
         let sequence = add.entry.sequence;
         let progress =
             Progress::Outbox { worker: add.worker, word: add.outbox.progress_word(), value: Outbox::progress_value(sequence, passed) };

@@ -206,7 +206,10 @@ impl LocalShare {
                 Err(Full::Never { room }) => {
                     return Err(Error::ShapeMismatch {
                         operation: self.operation("add"),
-                        detail: format!("{} rows in one add are more than fit at once ({room} bytes)\nhint: add them in several calls", ids.unwrap_or(0)),
+                        detail: format!(
+                            "{} rows in one add are more than fit at once ({room} bytes)\nhint: add them in several calls",
+                            ids.unwrap_or(0)
+                        ),
                     });
                 }
                 Err(Full::Wait) => self.settle_adds(worker, sequence - 1, by)?,
@@ -362,9 +365,9 @@ impl LocalShare {
     }
 
     fn post(&self, worker: u32) -> Result<MutexGuard<'_, Post>, Error> {
-        let post = self.posts[worker as usize].as_ref().ok_or_else(|| Error::Configuration {
-            detail: format!("{}: worker {worker} does not write here", self.place.title),
-        })?;
+        let post = self.posts[worker as usize]
+            .as_ref()
+            .ok_or_else(|| Error::Configuration { detail: format!("{}: worker {worker} does not write here", self.place.title) })?;
         Ok(post.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
@@ -425,7 +428,8 @@ impl Share for LocalShare {
         self.enter("get")?;
         match rows {
             Selection::All => {
-                let mut emit = IntoSink { sink, ready: Vec::with_capacity(STRIPE), next: 0, element: self.dtype.size(), early: Default::default() };
+                let mut emit =
+                    IntoSink { sink, ready: Vec::with_capacity(STRIPE), next: 0, element: self.dtype.size(), early: Default::default() };
                 self.catch_up(worker, own_adds, Some(&mut emit), by)?;
                 emit.flush()
             }

@@ -14,6 +14,10 @@ impl LocalShare {
     pub(super) fn after_deaths(&self, what: &str, deaths: u32) -> Result<(), Error> {
         let vigil = &self.place.vigil;
         if !vigil.goes_on() {
+            if !vigil.any_down() {
+                self.deaths_seen.store(deaths, Release); // Somebody ended after a goodbye.
+                return Ok(());
+            }
             let everybody: Vec<u32> = (0..vigil.topology().world()).filter(|rank| *rank != vigil.me()).collect();
             return Err(vigil.explain(&self.operation(what), &everybody, Instant::now(), "it ended"));
         }
@@ -52,7 +56,12 @@ impl LocalShare {
                 break;
             }
             if by.expired() {
-                return Err(vigil.late(&self.operation("taking over from a dead worker"), &[other as u32 - 1], started, " to finish its adds"));
+                return Err(vigil.late(
+                    &self.operation("taking over from a dead worker"),
+                    &[other as u32 - 1],
+                    started,
+                    " to finish its adds",
+                ));
             }
             std::thread::yield_now();
         }

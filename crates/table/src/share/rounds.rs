@@ -92,9 +92,11 @@ impl LocalShare {
     /// The stripes that a round of rows touches, from `first` on and around.
     fn stripes_touched(&self, adds: &[Add<'_>], first: usize) -> Vec<usize> {
         let (start, stripe) = (self.place.rows.start, self.store.layout().stripe);
+        let rows = if self.cols == 0 { 0 } else { self.place.rows.end - start };
         let mut touched = Vec::new();
         for id in adds.iter().filter_map(Add::ids).flatten() {
-            let Some(row) = (*id as u64).checked_sub(start).filter(|row| row * self.cols < self.store.layout().elements) else { continue };
+            // Whoever comes late may read ids of a later round: any row will do then, but it must be one.
+            let Some(row) = (*id as u64).checked_sub(start).filter(|row| *row < rows) else { continue };
             let (from, to) = (row * self.cols / stripe, ((row + 1) * self.cols - 1) / stripe);
             touched.extend((from..=to).map(|index| index as usize));
         }

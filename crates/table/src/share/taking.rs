@@ -256,7 +256,14 @@ impl LocalShare {
         self.wait_for_clocks("get", worker, adds, by, |share, worker| share.outboxes[worker].applied())
     }
 
-    fn wait_for_clocks(&self, what: &str, me: u32, goal: u64, by: Deadline, clock: impl Fn(&LocalShare, usize) -> u64) -> Result<(), Error> {
+    fn wait_for_clocks(
+        &self,
+        what: &str,
+        me: u32,
+        goal: u64,
+        by: Deadline,
+        clock: impl Fn(&LocalShare, usize) -> u64,
+    ) -> Result<(), Error> {
         let behind = |worker: &usize| clock(self, *worker) < goal && !self.outboxes[*worker].is_finished();
         let workers = 0..self.outboxes.len();
         if !workers.clone().any(|worker| behind(&worker)) {
@@ -266,11 +273,21 @@ impl LocalShare {
         let started = Instant::now();
         let bell = vigil.my_bell();
         loop {
+            // Looked at before the dead are looked after, so that nobody dies unnoticed between the two.
             let deaths = vigil.deaths();
+            if deaths != self.deaths_seen.load(std::sync::atomic::Ordering::Acquire) {
+                self.after_deaths(what, deaths)?;
+            }
             let poll = || (!workers.clone().any(|worker| behind(&worker))).then_some(());
             let still_there = || vigil.deaths() == deaths && !vigil.orphaned_or_leaving();
             let operation = || self.operation(&format!("{what} after {goal} adds"));
-            let missing = || workers.clone().filter(|worker| *worker as u32 != me && behind(worker)).map(|worker| self.place.workers[worker]).collect::<Vec<_>>();
+            let missing = || {
+                workers
+                    .clone()
+                    .filter(|worker| *worker as u32 != me && behind(worker))
+                    .map(|worker| self.place.workers[worker])
+                    .collect::<Vec<_>>()
+            };
             match wait_for(poll, &bell, vigil.patience(), by, &still_there) {
                 Ok(()) => return Ok(()),
                 Err(WaitError::Timeout) => return Err(vigil.late(&operation(), &missing(), started, &format!(" to make add {goal} too"))),
@@ -279,7 +296,6 @@ impl LocalShare {
                     if vigil.orphaned_or_leaving() {
                         return Err(vigil.explain(&operation(), &missing(), started, "it did not come"));
                     }
-                    self.after_deaths(what, vigil.deaths())?;
                 }
             }
         }

@@ -442,6 +442,16 @@ impl Parts {
         }
     }
 
+    /// Returns when no add is under way.
+    pub(crate) fn hear_adds(&mut self, by: Deadline) -> Result<(), Error> {
+        for member in &mut self.members {
+            if let At::There(line) = &mut member.at {
+                line.hear_adds(&*self.reach, by)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whatever an earlier operation asked for and did not wait for to the end is nobody's business any more.
     pub(crate) fn forsake(&mut self) {
         for member in &mut self.members {

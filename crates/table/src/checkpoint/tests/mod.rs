@@ -4,7 +4,6 @@ mod crash;
 mod damage;
 mod python;
 mod roundtrip;
-mod shares;
 
 use std::ops::Range;
 use std::path::Path;

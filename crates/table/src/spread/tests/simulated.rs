@@ -420,7 +420,7 @@ impl Server {
 }
 
 enum Participant {
-    Worker(Worker),
+    Worker(Box<Worker>),
     Server(Server),
 }
 
@@ -527,7 +527,7 @@ fn history(seed: u64) {
     let mut nodes = Vec::new();
     for (id, program) in programs.iter().enumerate() {
         let here = (chance.below(3) == 0).then(|| chance.below(shares as u64) as usize);
-        nodes.push(Participant::Worker(Worker {
+        nodes.push(Participant::Worker(Box::new(Worker {
             id,
             here,
             world: world.clone(),
@@ -541,7 +541,7 @@ fn history(seed: u64) {
             issued: 0,
             finished: false,
             seen: Vec::new(),
-        }));
+        })));
     }
     for index in 0..shares {
         nodes.push(Participant::Server(Server {
@@ -565,7 +565,7 @@ fn history(seed: u64) {
     }
     sim.run(END + Duration::from_secs(1));
     let worker = |id: usize| match sim.node(id) {
-        Participant::Worker(worker) => worker,
+        Participant::Worker(worker) => &**worker,
         Participant::Server(_) => unreachable!("servers come after the workers"),
     };
     check(seed, &world, &programs, &victims, &(0..workers).map(worker).collect::<Vec<_>>());
@@ -608,16 +608,16 @@ fn check(seed: u64, world: &World, programs: &[VecDeque<Op>], victims: &[usize],
     for (id, worker) in workers.iter().enumerate() {
         for seen in &worker.seen {
             for (place, row) in seen.ids.iter().enumerate() {
-                for other in 0..programs.len() {
+                for (other, counted) in counted.iter().copied().enumerate() {
                     let value = seen.values[place * programs.len() + other];
                     let after = |adds: usize| model(programs, other, adds, *row);
                     let possible = match world.consistency {
                         _ if other == id && world.consistency != Consistency::Sync => value == after(seen.own_adds),
-                        Consistency::Sync => value == after(seen.own_adds.min(counted[other])),
-                        Consistency::Async => (0..=counted[other]).any(|adds| value == after(adds)),
+                        Consistency::Sync => value == after(seen.own_adds.min(counted)),
+                        Consistency::Async => (0..=counted).any(|adds| value == after(adds)),
                         Consistency::Bounded(bound) => {
-                            let least = seen.own_adds.saturating_sub(bound as usize).min(counted[other]);
-                            (least..=counted[other]).any(|adds| value == after(adds))
+                            let least = seen.own_adds.saturating_sub(bound as usize).min(counted);
+                            (least..=counted).any(|adds| value == after(adds))
                         }
                     };
                     assert!(possible, "seed {seed}: worker {id} after {} adds saw {value} of worker {other} in row {row}", seen.own_adds);

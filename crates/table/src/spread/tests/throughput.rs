@@ -13,7 +13,7 @@ use syncline_wire::{Fingerprint, Kind};
 
 use super::world::{FIRST_SERVER, Hub, Plan, soon};
 use crate::share::{LaneInfo, Selection, Share};
-use crate::spread::{Form, Layout, Places, Reach, Service, Spread};
+use crate::spread::{Form, Layout, Places, Service, Spread};
 use crate::{AddOptions, Consistency};
 
 /// A share of one worker with an outbox: staged in place, applied and read in stripes.

@@ -1,0 +1,219 @@
+//! Saves and loads all tables of a job: who writes which rows, and how everybody hears of a failure.
+//!
+//! ```text
+//!  all   flush · agree: save to PATH (worker 0 brings the number of the generation)
+//!  all   apply what is published · write the rows of their neighbourhood · leave a record of the file
+//!  all   agree: written
+//!  one   commits the manifest from the records
+//!  all   agree: saved
+//! ```
+//! Workers write and read, also for dedicated servers; several hosts need a path they share. Rows are written by
+//! workers that have them in memory where there are any. A worker that fails says so in place of its next agreement,
+//! and then every worker gets an error that names it; the checkpoint on disk stays as it was.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use syncline_cluster::{Deadline, Error, Job};
+use syncline_wire::Fingerprint;
+
+use crate::checkpoint::{Checkpoint, Manifest, SavedLane, SavedTable, ShardRecord, ShardWriter, Verify, prepare, records};
+use crate::partition::homes;
+use crate::share::lanes;
+use crate::table::{Inner, Way};
+use crate::{Shape, Table};
+
+/// Bytes that a load moves at once.
+const BUFFER: usize = 4 << 20;
+
+/// One save or load that all workers take part in.
+struct Together<'a> {
+    job: &'a Job,
+    path: &'a Path,
+    what: &'static str,
+    by: Deadline,
+}
+
+impl Together<'_> {
+    /// Goes on when everybody has come this far without a failure; returns worker 0's `payload`.
+    fn agree<T>(&self, step: &str, payload: &[u8], outcome: Result<T, Error>) -> Result<(T, Vec<u8>), Error> {
+        let name = format!("{} {}: {step}", self.what, self.path.display());
+        match outcome {
+            Ok(value) => {
+                let agreed = self.job.agree(&name, Fingerprint::of(self.what).name(&name).finish(), self.what, payload, self.by)?;
+                Ok((value, agreed.payload))
+            }
+            Err(error) => {
+                let text: String = error.to_string().chars().take(500).collect();
+                let failed = Fingerprint::of("failed").name(&text).number("rank", self.job.rank().into()).finish();
+                // The others fail with this worker's words; it fails with its own.
+                let _ = self.job.agree(&format!("{name} failed: {text}"), failed, self.what, &[], self.by);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Saves `tables` below `path`.
+pub(crate) fn save(job: &Job, tables: &[Table], path: &Path, by: Deadline) -> Result<(), Error> {
+    let together = Together { job, path, what: "save", by };
+    let (worker, workers) = place(job)?;
+    let flushed = tables.iter().try_for_each(|table| table.inner.flush(by));
+    let generation = flushed.and_then(|()| if worker == 0 { prepare(path) } else { Ok(0) });
+    let payload = generation.as_ref().map_or(0, |generation| *generation).to_le_bytes();
+    let (_, payload) = together.agree("begin", &payload, generation)?;
+    let generation = u64::from_le_bytes(payload.try_into().unwrap_or_default());
+    let saved: Vec<SavedTable> = tables.iter().map(|table| description(&table.inner, workers)).collect();
+    let written = write(job, tables, &saved, path, generation, (worker, workers), by);
+    together.agree("written", &[], written)?;
+    let committed = match worker {
+        0 => records::collect(path, generation, workers).and_then(|records| {
+            Manifest::new(generation, saved, records).commit(path)?;
+            records::remove(path, generation, workers);
+            Ok(())
+        }),
+        _ => Ok(()),
+    };
+    together.agree("done", &[], committed).map(drop)
+}
+
+/// Fills `tables` from the checkpoint at `path`.
+pub(crate) fn load(job: &Job, tables: &[Table], path: &Path, by: Deadline) -> Result<(), Error> {
+    let together = Together { job, path, what: "load", by };
+    let (worker, workers) = place(job)?;
+    let wanted: Vec<SavedTable> = tables.iter().map(|table| description(&table.inner, workers)).collect();
+    let opened = tables.iter().try_for_each(|table| table.inner.flush(by)).and_then(|()| {
+        let checkpoint = Checkpoint::open(path, Verify::Sizes)?;
+        checkpoint.verify(worker as usize, workers as usize)?;
+        let counterparts = checkpoint.counterparts(&wanted)?;
+        Ok((checkpoint, counterparts))
+    });
+    let ((checkpoint, counterparts), _) = together.agree("begin", &[], opened)?;
+    let settled = tables.iter().try_for_each(|table| table.inner.settle(by));
+    together.agree("settled", &[], settled)?;
+    let filled = (|| {
+        for (table, saved) in tables.iter().zip(counterparts) {
+            fill(job, &table.inner, &checkpoint, saved, (worker, workers), by)?;
+        }
+        Ok(())
+    })();
+    together.agree("done", &[], filled).map(drop)
+}
+
+fn place(job: &Job) -> Result<(u32, u32), Error> {
+    let workers = job.topology().workers();
+    match workers.iter().position(|rank| *rank == job.rank()) {
+        Some(worker) => Ok((worker as u32, workers.len() as u32)),
+        None => Err(Error::Configuration { detail: "a dedicated server neither saves nor loads; its workers do".into() }),
+    }
+}
+
+fn description(table: &Inner, workers: u32) -> SavedTable {
+    let cols = table.spec.rows_and_cols().map_or(1, |(_, cols)| cols);
+    let states = table.spec.updater.state_lanes(table.spec.dtype(), workers);
+    let states = states.into_iter().map(|lane| SavedLane::new(lane.name, lane.dtype, cols));
+    SavedTable::new(&table.spec, &table.name, table.number, states)
+}
+
+/// The rows of a table that a worker writes or reads: its part of its own neighbourhood's, and of those without workers.
+fn rows_of(job: &Job, table: &Inner, worker: u32) -> Vec<Range<u64>> {
+    let Some((rows, _)) = table.spec.rows_and_cols() else { return Vec::new() };
+    let topology = job.topology();
+    let (servers, workers) = (topology.servers(), topology.workers());
+    let mut mine = Vec::new();
+    for home in homes(rows, &job.neighbourhoods(), |rank| servers.contains(&rank)) {
+        let inside: Vec<u32> = (0..).zip(&workers).filter(|(_, rank)| home.ranks.contains(rank)).map(|(worker, _)| worker).collect();
+        let writers: Vec<u32> = if inside.is_empty() { (0..workers.len() as u32).collect() } else { inside };
+        if let Some(at) = writers.iter().position(|writer| *writer == worker) {
+            let count = home.rows.end - home.rows.start;
+            let cut = |at: usize| home.rows.start + (u128::from(count) * at as u128 / writers.len() as u128) as u64;
+            mine.push(cut(at)..cut(at + 1));
+        }
+    }
+    mine.retain(|rows| !rows.is_empty());
+    mine
+}
+
+#[allow(clippy::too_many_arguments, reason = "one step of a save")]
+fn write(
+    job: &Job,
+    tables: &[Table],
+    saved: &[SavedTable],
+    path: &Path,
+    generation: u64,
+    (worker, workers): (u32, u32),
+    by: Deadline,
+) -> Result<(), Error> {
+    tables.iter().try_for_each(|table| table.inner.settle(by))?;
+    let mut shard = ShardWriter::create(path, generation, worker, workers, saved)?;
+    for (index, table) in tables.iter().enumerate() {
+        match &table.inner.way {
+            Way::Keys { .. } if worker == 0 => {
+                let pairs = table.inner.export_keys(by)?;
+                let count = pairs.iter().map(|(keys, _)| keys.len() as u64).sum();
+                let pairs = std::rc::Rc::new(pairs);
+                let values = std::rc::Rc::clone(&pairs);
+                shard.keys(
+                    index,
+                    count,
+                    move |sink| pairs.iter().flat_map(|(keys, _)| keys).try_for_each(|key| sink.write(&key.to_le_bytes())),
+                    move |sink| values.iter().try_for_each(|(_, values)| sink.write(values)),
+                )?;
+            }
+            Way::Keys { .. } => {}
+            _ => {
+                for lane in 0..saved[index].lanes.len() {
+                    for rows in rows_of(job, &table.inner, worker) {
+                        shard.rows(index, lane, rows, move |first, room| table.inner.read_lane(lane, first, room, by))?;
+                    }
+                }
+            }
+        }
+    }
+    let record: ShardRecord = shard.finish()?;
+    records::leave(path, generation, &record)
+}
+
+fn fill(job: &Job, table: &Inner, checkpoint: &Checkpoint, saved: usize, (worker, workers): (u32, u32), by: Deadline) -> Result<(), Error> {
+    if table.spec.shape == Shape::Keys {
+        if worker == 0 {
+            let (mut keys, mut values) = (Vec::new(), Vec::new());
+            for block in checkpoint.keys(saved)? {
+                let block = block?;
+                keys.extend(block.keys);
+                values.extend(block.values);
+            }
+            table.import_keys(&keys, &values, by)?;
+        }
+        return Ok(());
+    }
+    let its = &checkpoint.tables()[saved];
+    let starts_as_value: Vec<bool> = std::iter::once(false)
+        .chain(table.spec.updater.state_lanes(table.spec.dtype(), workers).iter().map(|lane| lane.starts_as_value))
+        .collect();
+    let mut buffer = Vec::new();
+    for (lane, info) in lanes(&table.spec, workers).iter().enumerate() {
+        // A job with more workers has states that nobody saved: they begin as in a new table.
+        let source = its.lane(&info.name).map(|(lane, _)| lane).or(starts_as_value[lane].then_some(0));
+        for rows in rows_of(job, table, worker) {
+            let at_once = (BUFFER / info.row_bytes.max(1)).max(1) as u64;
+            let mut first = rows.start;
+            while first < rows.end && info.row_bytes > 0 {
+                let last = (first + at_once).min(rows.end);
+                buffer.clear();
+                buffer.resize((last - first) as usize * info.row_bytes, 0);
+                if let Some(source) = source {
+                    checkpoint.read_rows(saved, source, first..last, &mut buffer)?;
+                }
+                table.write_lane(lane, first, &buffer, by)?;
+                first = last;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a path given relative to this process's folder lies, for errors of others.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
