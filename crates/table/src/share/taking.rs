@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use syncline_cluster::{Deadline, Error};
+use syncline_cluster::{Deadline, Error, WaitGuard, waits};
 use syncline_shm::store::{Busy, Hand, Hold};
 use syncline_shm::wait::{WaitError, wait_for};
 
@@ -45,6 +45,11 @@ impl Backoff {
         true
     }
 }
+
+/// How often a wait for other workers looks whether they wait for this one.
+const LOOK: Duration = Duration::from_millis(250);
+/// Workers that wait for each other this long do so for ever, unless another thread of theirs comes to help.
+const PERSISTENT: Duration = Duration::from_secs(1);
 
 impl LocalShare {
     /// Takes a stripe, waiting for whoever holds it and inheriting from the dead.
@@ -272,6 +277,7 @@ impl LocalShare {
         let vigil = &self.place.vigil;
         let started = Instant::now();
         let bell = vigil.my_bell();
+        let mut told: Option<(u32, WaitGuard)> = None;
         loop {
             // Looked at before the dead are looked after, so that nobody dies unnoticed between the two.
             let deaths = vigil.deaths();
@@ -288,8 +294,24 @@ impl LocalShare {
                     .map(|worker| self.place.workers[worker])
                     .collect::<Vec<_>>()
             };
-            match wait_for(poll, &bell, vigil.patience(), by, &still_there) {
+            let slow = started.elapsed() > LOOK;
+            // Told once and kept: a circle is one of waits that stand.
+            if let Some(first) = missing().first().copied().filter(|first| slow && told.as_ref().is_none_or(|(rank, _)| rank != first)) {
+                drop(told.take());
+                told = Some((first, vigil.waiting(first, waits::GET)));
+            }
+            match wait_for(poll, &bell, vigil.patience(), by.within(LOOK), &still_there) {
                 Ok(()) => return Ok(()),
+                Err(WaitError::Timeout) if !by.expired() => {
+                    let missing = missing();
+                    let Some(first) = missing.first().filter(|_| slow && started.elapsed() > PERSISTENT) else { continue };
+                    if let Some(circle) = vigil.circle_in_words(*first, waits::GET) {
+                        let detail = format!(
+                            "waits for rank {first} to make add {goal} too{circle}\nhint: in sync mode every worker makes the same calls on a table in the same order"
+                        );
+                        return Err(Error::ContractMismatch { operation: operation(), detail });
+                    }
+                }
                 Err(WaitError::Timeout) => return Err(vigil.late(&operation(), &missing(), started, &format!(" to make add {goal} too"))),
                 Err(WaitError::Interrupted) => return Err(Error::Interrupted { operation: operation(), waited: started.elapsed() }),
                 Err(WaitError::Gone) => {
