@@ -333,8 +333,11 @@ impl Store {
     fn replay(&self, hand: usize, record: &Record, index: usize, progress: &dyn Fn(u64, u64)) {
         let copies = (record.copies.load(Ordering::Acquire) as usize).min(MOST_LANES);
         for copy in &record.copy[..copies] {
-            let (to, len, from) =
-                (copy.to.load(Ordering::Relaxed) as usize, copy.len.load(Ordering::Relaxed) as usize, copy.from.load(Ordering::Relaxed) as usize);
+            let (to, len, from) = (
+                copy.to.load(Ordering::Relaxed) as usize,
+                copy.len.load(Ordering::Relaxed) as usize,
+                copy.from.load(Ordering::Relaxed) as usize,
+            );
             // A record is written by a process of the same job, but its numbers are checked before they become addresses.
             let lanes = self.layout.lane_at(0)..self.layout.stamps_at();
             if from > SCRATCH || len > SCRATCH - from || to < lanes.start || to > lanes.end || len > lanes.end - to {
@@ -457,9 +460,8 @@ impl<'a> Hold<'a> {
         let len = (elements.end - elements.start) as usize * self.store.layout.lanes[0];
         assert!(len <= SCRATCH, "a block fits the scratch");
         // SAFETY: as in `change`: old bytes of the stripe in hand, and this hand's own scratch, apart from each other.
-        let (old, new) = unsafe {
-            (std::slice::from_raw_parts(at.as_ptr(), len), std::slice::from_raw_parts_mut(self.hand.scratch.as_ptr(), len))
-        };
+        let (old, new) =
+            unsafe { (std::slice::from_raw_parts(at.as_ptr(), len), std::slice::from_raw_parts_mut(self.hand.scratch.as_ptr(), len)) };
         compute(old, new);
         let record = &*self.hand.record;
         record.copy[0].to.store((at.as_ptr().addr() - self.store.base.as_ptr().addr()) as u64, Ordering::Relaxed);
