@@ -233,10 +233,19 @@ impl Spread {
 }
 
 impl Drop for Spread {
+    /// What is queued still goes out, unless this process is leaving or nobody takes it.
     fn drop(&mut self) {
-        self.table.queue().closing = true;
+        const LOOK: Duration = Duration::from_millis(50);
+        let by = Deadline::after(self.table.reach.timeout());
+        let mut queue = self.table.queue();
+        queue.closing = true;
         self.table.changed.notify_all();
-        if let Some(courier) = self.courier.take() {
+        while queue.bytes > 0 && !by.expired() && !self.table.reach.is_closing() {
+            queue = self.table.changed.wait_timeout(queue, by.slice(LOOK)).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        }
+        let sent = queue.bytes == 0;
+        drop(queue);
+        if let Some(courier) = self.courier.take().filter(|_| sent) {
             let _ = courier.join();
         }
         if let Some(mut parts) = self.table.parts.try_take() {
