@@ -221,6 +221,12 @@ impl Session {
         Ok(self.job.stay_for_workers(deadline)?)
     }
 
+    /// Whether every other rank has left or died.
+    pub fn others_are_over(&self) -> bool {
+        let vigil = self.job.vigil();
+        (0..self.size()).all(|rank| rank == self.rank() || vigil.is_over(rank))
+    }
+
     /// Tells the others that this process fails, and why, so that they hear it from itself.
     pub fn abort(&self, reason: &str) {
         self.job.abort(reason);

@@ -92,9 +92,11 @@ impl LocalShare {
     /// The stripes that a round of rows touches, from `first` on and around.
     fn stripes_touched(&self, adds: &[Add<'_>], first: usize) -> Vec<usize> {
         let (start, stripe) = (self.place.rows.start, self.store.layout().stripe);
+        let rows = if self.cols == 0 { 0 } else { self.place.rows.end - start };
         let mut touched = Vec::new();
         for id in adds.iter().filter_map(Add::ids).flatten() {
-            let Some(row) = (*id as u64).checked_sub(start).filter(|row| row * self.cols < self.store.layout().elements) else { continue };
+            // Whoever comes late may read ids of a later round: any row will do then, but it must be one.
+            let Some(row) = (*id as u64).checked_sub(start).filter(|row| *row < rows) else { continue };
             let (from, to) = (row * self.cols / stripe, ((row + 1) * self.cols - 1) / stripe);
             touched.extend((from..=to).map(|index| index as usize));
         }
@@ -189,19 +191,18 @@ impl LocalShare {
             step += 1;
             if step > done {
                 let bytes = at as usize * element..end as usize * element;
-                hold.change(at..end, &[0], Progress::Stripe(word(round, step)), |old, new| {
-                    let [values, ..] = new;
+                hold.change_values(at..end, Progress::Stripe(word(round, step)), |old, values| {
                     match adds.split_first() {
                         Some((first, rest)) => {
                             let states_new: [&mut [u8]; 2] = [&mut [], &mut []];
                             let delta = first.delta(bytes.clone());
-                            let block = Block { old: old[0], delta, new: &mut *values, states_old: [&[], &[]], states_new };
+                            let block = Block { old, delta, new: &mut *values, states_old: [&[], &[]], states_new };
                             apply(updater, self.dtype, &first.options, block);
                             for add in rest {
                                 apply_in_place(updater, self.dtype, values, add.delta(bytes.clone()));
                             }
                         }
-                        None => values.copy_from_slice(old[0]),
+                        None => values.copy_from_slice(old),
                     }
                     if let Some(emit) = emit.as_deref_mut() {
                         emit.block(at, values);

@@ -1,0 +1,161 @@
+//! A worker that dies at every single moment of an add, and what its neighbour then finds in the table.
+//!
+//! The program starts itself as two workers that share memory. Worker 1 is told to die at the n-th of the moments that
+//! `syncline_shm::mortality` counts; worker 0 goes on without it and prints what the table holds. Whatever n is, every
+//! number must show the same whole count of adds: those that were acknowledged, or one more.
+#![cfg(debug_assertions)]
+
+use std::io::Write;
+use std::process::Command;
+use std::time::Duration;
+
+use syncline::{AddOptions, Config, Consistency, DType, Deadline, Session, Spec, Table, Updater};
+use syncline_shm::mortality;
+use syncline_testkit::ranks::Process;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const ADDS: u64 = 3;
+/// Two blocks and a bit of i64.
+const SIZE: u64 = 2100;
+const ROWS: [i64; 4] = [5, 0, 5, 29];
+
+fn by() -> Deadline {
+    Deadline::after(Duration::from_secs(20))
+}
+
+fn add(table: &Table, kind: &str) {
+    let (delta, rows) = if kind.ends_with("rows") { (vec![1_i64; 4 * 70], Some(&ROWS[..])) } else { (vec![1; SIZE as usize], None) };
+    table.add(bytemuck::cast_slice(&delta), rows, &AddOptions::default(), false, by()).expect("added");
+}
+
+fn spec(kind: &str) -> Spec {
+    let consistency = match kind {
+        _ if kind.starts_with("sync") => Consistency::Sync,
+        _ if kind.starts_with("bounded") => Consistency::Bounded(1000),
+        _ => Consistency::Async,
+    };
+    let spec = if kind.ends_with("rows") { Spec::matrix(30, 70) } else { Spec::array(SIZE) };
+    let updater = if kind.contains("minus") { Updater::Sgd } else { Updater::Add };
+    spec.with_dtype(DType::I64).with_consistency(consistency).with_updater(updater)
+}
+
+/// Not a test: what the two workers run. Without its variables it does nothing.
+#[test]
+fn worker() {
+    let Ok(kind) = std::env::var("MORTAL_KIND") else { return };
+    let session = Session::open(Config::from_env().expect("a sound environment")).expect("both come");
+    let table = session.create_table(spec(&kind), None).expect("made");
+    let mut out = std::io::stdout();
+    if session.rank() == 1 {
+        mortality::die_at(std::env::var("MORTAL_STEP").expect("told").parse().expect("a number"));
+        for number in 1..=ADDS {
+            add(&table, &kind);
+            if kind.starts_with("sync") {
+                // Fetching makes this worker apply rounds, and die in the middle of them.
+                writeln!(out, "published {number}").expect("a pipe");
+                table.get(&mut vec![0; SIZE as usize * 8], None, by()).expect("fetched");
+            }
+            writeln!(out, "added {number}").expect("a pipe");
+        }
+        let left = mortality::left();
+        writeln!(out, "survived with {left} moments left").expect("a pipe");
+        mortality::die_at(u64::MAX);
+        session.shutdown().expect("a polite end");
+        return;
+    }
+    // In sync mode this worker's own rounds carry nothing, so that only the other's adds show.
+    if kind.starts_with("sync") {
+        for _ in 0..ADDS {
+            let (delta, rows) = if kind.ends_with("rows") { (Vec::new(), Some(&[][..])) } else { (vec![0_u8; SIZE as usize * 8], None) };
+            table.add(&delta, rows, &AddOptions::default(), false, by()).expect("added");
+        }
+    }
+    // The barrier flushes, and with continue it waits for the other's end or arrival.
+    let mut values = vec![0_i64; SIZE as usize];
+    let mut last = Vec::new();
+    loop {
+        table.get(bytemuck::cast_slice_mut(&mut values), None, by()).expect("fetched");
+        let over = session.others_are_over();
+        if over && last == values {
+            break;
+        }
+        last.clone_from(&values);
+        std::thread::park_timeout(Duration::from_millis(if over { 20 } else { 1 }));
+    }
+    writeln!(out, "values {values:?}").expect("a pipe");
+    session.shutdown().expect("a polite end");
+}
+
+/// Lets worker 1 die at moment `step`; returns whether it survived, after judging what worker 0 found.
+fn die_at(kind: &str, step: u64) -> bool {
+    let rendezvous = format!("unix:@mortal-{}-{kind}-{step}", std::process::id());
+    let start = |rank: &str| {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command
+            .args(["--exact", "worker", "--nocapture"])
+            .env("MORTAL_KIND", kind)
+            .env("MORTAL_STEP", step.to_string())
+            .env("SYNCLINE_RANK", rank)
+            .env("SYNCLINE_WORLD_SIZE", "2")
+            .env("SYNCLINE_RENDEZVOUS", &rendezvous)
+            .env("SYNCLINE_TOKEN", "t")
+            .env("SYNCLINE_TIMEOUT", "20")
+            .env("SYNCLINE_ON_PEER_LOSS", "continue");
+        Process::start(format!("{kind} {step} rank {rank}"), &mut command)
+    };
+    let (survivor, victim) = (start("0"), start("1"));
+    let (victim, survivor) = (victim.finish_within(LIMIT), survivor.finish_within(LIMIT));
+    let context = format!("{kind}, step {step}\n--- victim\n{}{}\n--- survivor\n{}{}", victim.stdout, victim.stderr, survivor.stdout, survivor.stderr);
+    assert!(survivor.status.success(), "{context}");
+    let added = victim.stdout.lines().filter(|line| line.contains("added ")).count() as i64;
+    let published = victim.stdout.lines().filter(|line| line.contains("published ")).count() as i64;
+    let values = survivor.stdout.lines().find_map(|line| line.split_once("values [")).expect(&context).1;
+    let values: Vec<i64> = values.trim_end_matches(']').split(", ").map(|value| value.parse().expect("a number")).collect();
+    let sign = if kind.contains("minus") { -1 } else { 1 };
+    let times = |index: usize| match kind.ends_with("rows") {
+        true => ROWS.iter().filter(|row| **row as usize == index / 70).count() as i64,
+        false => 1,
+    };
+    let first = values.iter().enumerate().find(|(index, _)| times(*index) > 0).map(|(index, value)| sign * value / times(index)).expect("a row");
+    for (index, value) in values.iter().enumerate() {
+        assert_eq!(*value, sign * first * times(index), "number {index} does not fit the others: half of an add\n{context}");
+    }
+    let acknowledged = added.max(published);
+    assert!((acknowledged..=acknowledged + 1).contains(&first), "{first} adds are in the table, {acknowledged} were acknowledged\n{context}");
+    victim.stdout.contains("survived")
+}
+
+fn every_moment(kind: &str) {
+    let mut step = 1;
+    while !die_at(kind, step) {
+        // Every moment of the first two adds, then every seventh of the rest, which are like them.
+        step += if step < 60 { 1 } else { 7 };
+        assert!(step < 2000, "{kind}: it never survives");
+    }
+    assert!(step > 5, "{kind}: only {step} moments were counted; are they still in the code?");
+}
+
+#[test]
+fn async_arrays() {
+    every_moment("async");
+}
+
+#[test]
+fn async_rows() {
+    every_moment("async-minus-rows");
+}
+
+#[test]
+fn bounded_arrays() {
+    every_moment("bounded-minus");
+}
+
+#[test]
+fn sync_arrays() {
+    every_moment("sync");
+}
+
+#[test]
+fn sync_rows() {
+    every_moment("sync-rows");
+}
