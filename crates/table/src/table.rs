@@ -113,6 +113,8 @@ impl Inner {
     /// Returns when what this worker added is applied, as far as that depends on this worker.
     pub(crate) fn flush(&self, by: Deadline) -> Result<(), Error> {
         match &self.way {
+            // Rounds wait for others; that this worker's adds count does not.
+            Way::Spread(spread) | Way::Keys { spread, .. } if self.spec.consistency == Consistency::Sync => spread.deliver(by),
             _ if self.spec.consistency == Consistency::Sync => Ok(()),
             Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
             Way::Here(share) if share.has_unapplied(self.worker) => share.settle(self.worker, *self.adds(), by),
