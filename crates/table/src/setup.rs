@@ -255,7 +255,15 @@ fn map_share(job: &Job, vigil: &Vigil, made: &Made, home: &Home, by: Deadline) -
 }
 
 /// Waits until `owner` has claimed the memory under `key`.
-pub(crate) fn find(job: &Job, vigil: &Vigil, operation: &str, key: [u64; 2], owner: u32, at_least: usize, by: Deadline) -> Result<Arc<Segment>, Error> {
+pub(crate) fn find(
+    job: &Job,
+    vigil: &Vigil,
+    operation: &str,
+    key: [u64; 2],
+    owner: u32,
+    at_least: usize,
+    by: Deadline,
+) -> Result<Arc<Segment>, Error> {
     let started = Instant::now();
     let operation = operation.to_owned();
     loop {

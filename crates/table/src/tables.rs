@@ -34,7 +34,15 @@ impl Tables {
         if job.role() == Role::Server {
             setup::serve(&job);
         }
-        Tables { shared: Arc::new(Shared { job, made: Mutex::default(), caretaker: Arc::default(), needed: Mutex::default(), aggregates: Aggregates::default() }) }
+        Tables {
+            shared: Arc::new(Shared {
+                job,
+                made: Mutex::default(),
+                caretaker: Arc::default(),
+                needed: Mutex::default(),
+                aggregates: Aggregates::default(),
+            }),
+        }
     }
 
     /// Makes a table. Every worker calls it in the same order with the same `spec`; worker 0's `initial` counts.

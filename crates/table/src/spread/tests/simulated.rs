@@ -17,7 +17,7 @@ use crate::share::{Selection, Share};
 use crate::spread::Layout;
 use crate::spread::layout::{Piece, Places};
 use crate::spread::messages::{Bounds, Hold, Reply, Request, Rows};
-use crate::spread::parts::{bytes_of_ids, words};
+use crate::spread::moving::{bytes_of_ids, words};
 use crate::spread::protocol::{Adding, Answer, Inquest, Report, Step, Ward};
 use crate::{AddOptions, Consistency};
 
