@@ -4,6 +4,7 @@
 //! dtype; the facade and the bindings give them types.
 #![forbid(unsafe_code)]
 
+mod aggregate;
 mod caretaker;
 pub mod checkpoint;
 #[doc(hidden)]

@@ -219,10 +219,8 @@ fn map_share(job: &Job, vigil: &Vigil, made: &Made, home: &Home, by: Deadline) -
         vigil: vigil.clone(),
     };
     let key = u64::from(made.number) + 1;
-    let refused = |error: syncline_shm::segment::SegmentError| Error::System {
-        operation: format!("making {}", place.title),
-        detail: error.to_string(),
-    };
+    let operation = format!("making {}", place.title);
+    let refused = |error: syncline_shm::segment::SegmentError| Error::System { operation: operation.clone(), detail: error.to_string() };
     let mut outboxes = Vec::new();
     let layout = place.layout();
     // What others wait for comes first.
@@ -239,12 +237,12 @@ fn map_share(job: &Job, vigil: &Vigil, made: &Made, home: &Home, by: Deadline) -
         .collect::<Result<_, _>>()?;
     let store = match store {
         Some(store) => store,
-        None => find(job, vigil, &place, [key, 0], home.servers[0], layout.bytes(), by)?,
+        None => find(job, vigil, &operation, [key, 0], home.servers[0], layout.bytes(), by)?,
     };
     for (worker, segment) in (0u64..).zip(mine) {
         let segment = match segment {
             Some(segment) => segment,
-            None => find(job, vigil, &place, [key, worker + 1], place.owners[worker as usize], Outbox::bytes(0), by)?,
+            None => find(job, vigil, &operation, [key, worker + 1], place.owners[worker as usize], Outbox::bytes(0), by)?,
         };
         outboxes.push(Arc::new(Outbox::new(segment)));
     }
@@ -257,9 +255,9 @@ fn map_share(job: &Job, vigil: &Vigil, made: &Made, home: &Home, by: Deadline) -
 }
 
 /// Waits until `owner` has claimed the memory under `key`.
-fn find(job: &Job, vigil: &Vigil, place: &Place, key: [u64; 2], owner: u32, at_least: usize, by: Deadline) -> Result<Arc<Segment>, Error> {
+pub(crate) fn find(job: &Job, vigil: &Vigil, operation: &str, key: [u64; 2], owner: u32, at_least: usize, by: Deadline) -> Result<Arc<Segment>, Error> {
     let started = Instant::now();
-    let operation = format!("making {}", place.title);
+    let operation = operation.to_owned();
     loop {
         if let Some(found) = job.heap().find(key) {
             let segment = found.map_err(|error| Error::System { operation: operation.clone(), detail: error.to_string() })?;

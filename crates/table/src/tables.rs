@@ -8,6 +8,7 @@ use syncline_cluster::{Deadline, Error, Job, Role};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
 
+use crate::aggregate::Aggregates;
 use crate::caretaker::Caretaker;
 use crate::share::Share;
 use crate::{Spec, Table, saving, setup};
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) caretaker: Arc<Caretaker>,
     /// Shares that workers elsewhere reach through this process: it stays until they are done with them.
     pub(crate) needed: Mutex<Vec<Arc<dyn Share>>>,
+    aggregates: Aggregates,
 }
 
 impl Tables {
@@ -32,7 +34,7 @@ impl Tables {
         if job.role() == Role::Server {
             setup::serve(&job);
         }
-        Tables { shared: Arc::new(Shared { job, made: Mutex::default(), caretaker: Arc::default(), needed: Mutex::default() }) }
+        Tables { shared: Arc::new(Shared { job, made: Mutex::default(), caretaker: Arc::default(), needed: Mutex::default(), aggregates: Aggregates::default() }) }
     }
 
     /// Makes a table. Every worker calls it in the same order with the same `spec`; worker 0's `initial` counts.
@@ -103,9 +105,13 @@ impl Tables {
         saving::load(&self.shared.job, &made, &saving::absolute(path), by)
     }
 
-    /// Combines `array` over all workers, in place and in order of worker, without servers.
-    pub fn aggregate(&self, _array: &mut [u8], _dtype: DType, _op: ReduceOp, _by: Deadline) -> Result<(), Error> {
-        unimplemented!("tables are not here yet")
+    /// Combines `array` over all workers, in place and in order of worker, without servers: the same bits on every worker.
+    ///
+    /// Workers that bring different sizes, dtypes or operations all get `ContractMismatch`, with their arrays unchanged.
+    /// After any other error the array is a mixture; after a timeout or an interrupt this worker is out of step with the
+    /// others, and its later calls fail with the same error. Threads of one process take turns.
+    pub fn aggregate(&self, array: &mut [u8], dtype: DType, op: ReduceOp, by: Deadline) -> Result<(), Error> {
+        self.shared.aggregates.run(&self.shared.job, array, dtype, op, by)
     }
 }
 

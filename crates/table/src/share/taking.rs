@@ -144,7 +144,7 @@ impl LocalShare {
 
     #[cold]
     fn read_slowly(&self, lane: usize, elements: Range<u64>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
-        let index = (elements.start / self.store.layout().stripe) as usize;
+        let index = self.store.stripe_of(elements.start);
         let mut backoff = Backoff::new(by);
         loop {
             match self.store.try_read(lane, elements.clone(), out) {
@@ -163,7 +163,7 @@ impl LocalShare {
         let width = self.store.layout().lanes[lane];
         let (mut at, mut done) = (elements.start, 0);
         while at < elements.end {
-            let index = (at / self.store.layout().stripe) as usize;
+            let index = self.store.stripe_of(at);
             let end = self.store.elements_of(index).end.min(elements.end);
             let len = (end - at) as usize * width;
             let mut hand = self.hand();
@@ -210,7 +210,7 @@ impl LocalShare {
         for (index, id) in ids.iter().enumerate() {
             if let Some(ahead) = ids.get(index + AHEAD) {
                 let first = (*ahead as u64 - self.place.rows.start) * self.cols;
-                self.store.prefetch(0, first..first + self.cols);
+                self.store.prefetch(0, first..first + self.cols, false);
             }
             let first = (*id as u64 - self.place.rows.start) * self.cols;
             let out = &mut out[index * row_bytes..(index + 1) * row_bytes];
@@ -233,7 +233,7 @@ impl LocalShare {
     fn read_and_keep(&self, elements: Range<u64>, backup: usize, by: Deadline, emit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
         let mut at = elements.start;
         while at < elements.end {
-            let index = (at / self.store.layout().stripe) as usize;
+            let index = self.store.stripe_of(at);
             let end = self.store.elements_of(index).end.min(elements.end);
             let mut hand = self.hand();
             let mut hold = self.take(&mut hand, index, by)?;
