@@ -165,7 +165,10 @@ def _opened(given: Any) -> tuple[Array, str]:
     """Any input as an array and the name of its dtype; a copy only for what is no array yet."""
     if not isinstance(given, np.ndarray):
         if hasattr(given, "__dlpack__"):
-            view = _native.View(given)
+            try:
+                view = _native.View(given)
+            except BufferError as error:
+                raise ShapeMismatch(f"{type(given).__name__}: {error}") from error
             return np.asarray(view), view.dtype or np.asarray(view).dtype.name
         given = np.asarray(given)
     if given.dtype.name == BFLOAT16:
@@ -182,9 +185,19 @@ def _opened_in_place(out: Any, operation: str) -> tuple[Array, str]:
         except TypeError:
             raise DTypeMismatch(f"{operation}: a writable array is needed, not {type(out).__name__}") from None
     array, name = _opened(out)
-    if not array.flags.writeable:
+    if not array.flags.writeable or _is_secretly_constant(out):
         raise ShapeMismatch(f"{operation}: the array is read-only")
     return array, name
+
+
+def _is_secretly_constant(out: Any) -> bool:
+    """Whether its framework forbids to change it, which not all of them say through DLPack (JAX); NumPy is told."""
+    if isinstance(out, np.ndarray) or not hasattr(out, "__array__"):
+        return False
+    try:
+        return not np.asarray(out).flags.writeable
+    except (TypeError, RuntimeError):  # PyTorch's bfloat16, which NumPy cannot show
+        return False
 
 
 def _cast_half(array: Array, name: str, dtype: str, operation: str) -> Array:
