@@ -224,6 +224,12 @@ impl Inner {
             Way::Here(share) => {
                 let mut adds = self.adds();
                 let sequence = *adds + 1;
+                if let Some(lent) = share.lendable(rows, delta) {
+                    share.publish_lent(self.worker, sequence, options, lent, by)?;
+                    *adds = sequence;
+                    drop(adds);
+                    return share.applied_by(self.worker, sequence, delta, || share.settle_adds(self.worker, sequence, by));
+                }
                 if !share.add_alone(rows, options, delta, by)? {
                     let mut fill = |room: &mut [u8]| {
                         room.copy_from_slice(delta);
@@ -333,6 +339,18 @@ impl Table {
                 inner.wait_for_background(by)?;
             }
             return spread.add_get(delta, out, rows, options, by);
+        }
+        if let Way::Here(share) = &inner.way
+            && inner.spec.consistency == Consistency::Async
+            && let Some(lent) = share.lendable(inner.selection("add", delta.len(), rows)?, delta)
+        {
+            options.check(inner.spec.updater)?;
+            let mut adds = inner.adds();
+            let sequence = *adds + 1;
+            share.publish_lent(inner.worker, sequence, options, lent, by)?;
+            *adds = sequence;
+            drop(adds);
+            return share.applied_by(inner.worker, sequence, delta, || share.get(inner.worker, sequence, Selection::All, out, by));
         }
         self.add(delta, rows, options, false, by)?;
         self.get(out, rows, by)
