@@ -80,6 +80,11 @@ impl SharedArray {
         self.len == 0
     }
 
+    /// Whether this is the process that claimed it, and not a forked child, which shares the bytes and nothing else.
+    pub fn is_owner(&self) -> bool {
+        std::process::id() == self.owner
+    }
+
     /// The memory it lies in.
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
@@ -89,7 +94,7 @@ impl SharedArray {
 impl Drop for SharedArray {
     fn drop(&mut self) {
         // A forked child that drops its copy must not take the pages from its parent.
-        if std::process::id() == self.owner {
+        if self.is_owner() {
             self.heap.free(self.key);
         }
     }

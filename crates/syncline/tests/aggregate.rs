@@ -20,7 +20,13 @@ const APART: Manner = Manner { servers: 0, transport: "tcp" };
 const MANNERS: [Manner; 4] = [TOGETHER, Manner { servers: 1, transport: "auto" }, APART, Manner { servers: 1, transport: "unix" }];
 
 /// Runs `body` on each worker, each on a thread with a session of its own; who returns `None` has died.
-fn job_with<T: Send>(manner: Manner, workers: u32, name: &str, timeout: &str, body: impl Fn(&Session) -> Option<T> + Sync) -> Vec<Option<T>> {
+fn job_with<T: Send>(
+    manner: Manner,
+    workers: u32,
+    name: &str,
+    timeout: &str,
+    body: impl Fn(&Session) -> Option<T> + Sync,
+) -> Vec<Option<T>> {
     let rendezvous = format!("unix:@aggregate-test-{}-{name}-{workers}-{}-{}", std::process::id(), manner.servers, manner.transport);
     let world = workers + manner.servers;
     let results = threads(world as usize, |rank| {
@@ -72,8 +78,13 @@ fn contribution(worker: u32, dtype: DType, elements: usize) -> Vec<u8> {
     let mut chance = Chance::new(u64::from(worker) * 7919 + elements as u64);
     let numbers: Vec<f64> = (0..elements).map(|_| (chance.below(2000) as f64 - 1000.0) / 7.0).collect();
     let mut bytes = vec![0; elements * dtype.size()];
-    syncline_tensor::kernels::cast(DType::F64, &numbers.iter().flat_map(|number| number.to_ne_bytes()).collect::<Vec<_>>(), dtype, &mut bytes)
-        .expect("numbers can be cast");
+    syncline_tensor::kernels::cast(
+        DType::F64,
+        &numbers.iter().flat_map(|number| number.to_ne_bytes()).collect::<Vec<_>>(),
+        dtype,
+        &mut bytes,
+    )
+    .expect("numbers can be cast");
     bytes
 }
 
@@ -105,7 +116,9 @@ fn arrays_of_many_chunks_come_out_whole() {
     for (workers, manner) in (1..=4).flat_map(|workers| [TOGETHER, APART].map(|manner| (workers, manner))) {
         job(manner, workers, "large", |session| {
             let me = session.worker_id().expect("a worker");
-            for (dtype, op, elements) in [(DType::U8, ReduceOp::Max, (3 << 20) + 5), (DType::F32, ReduceOp::Sum, 1_000_001), (DType::BF16, ReduceOp::Sum, 700_001)] {
+            for (dtype, op, elements) in
+                [(DType::U8, ReduceOp::Max, (3 << 20) + 5), (DType::F32, ReduceOp::Sum, 1_000_001), (DType::BF16, ReduceOp::Sum, 700_001)]
+            {
                 let mut bytes = contribution(me, dtype, elements);
                 aggregate(session, &mut bytes, dtype, op).expect("all agree");
                 assert!(bytes == expected(workers, dtype, op, elements), "{workers} workers, {manner:?}: {op} of {elements} {dtype}");

@@ -62,7 +62,8 @@ impl Arrays {
             known.used += 1;
             known.used - 1
         });
-        let refused = |error: syncline_shm::segment::SegmentError| Error::System { operation: "empty_shared".into(), detail: error.to_string() };
+        let refused =
+            |error: syncline_shm::segment::SegmentError| Error::System { operation: "empty_shared".into(), detail: error.to_string() };
         let memory = Memory::claim(&self.heap, self.key(number), bytes).map_err(refused)?;
         let address = memory.as_ptr().addr();
         known.arrays.insert(address, Array { len: bytes, number, segment: Arc::downgrade(memory.segment()) });
@@ -140,6 +141,9 @@ impl SharedArray {
 
 impl Drop for SharedArray {
     fn drop(&mut self) {
+        if !self.memory().is_owner() {
+            return; // In a forked child nobody may ever let go of the lock below.
+        }
         let mut known = self.arrays.known();
         known.arrays.remove(&self.memory().as_ptr().addr());
         self.memory = None; // gives the key back, so that its number may be used again

@@ -149,13 +149,15 @@ def divide(array: Any, name: str, workers: int) -> None:
 
 
 def empty_shared(shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> Array:
-    """An uninitialised array that tables work with best: aligned, and where possible shared with the neighbours."""
+    """An array that tables work with best: aligned, and shared with the neighbours if a session is open."""
     name = dtype if isinstance(dtype, str) else dtype_name(dtype)
     kind = _ml_bfloat16() if name in (BFLOAT16, "bf16") else np.dtype(dtype)
     if kind is None:
         raise ConfigurationError("empty_shared: NumPy knows no bfloat16\nhint: pip install ml_dtypes, or use float32")
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     size = int(np.prod(lengths, dtype=np.int64)) * kind.itemsize
+    if _native.is_open():
+        return np.asarray(_native.empty_shared(size)).view(kind).reshape(lengths)
     memory = np.empty(size + 63, np.uint8)
     start = -memory.ctypes.data % 64
     return memory[start : start + size].view(kind).reshape(lengths)

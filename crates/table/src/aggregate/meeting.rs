@@ -58,10 +58,9 @@ impl Desk {
         let meeting = Meeting(self.held);
         let (post, sequence) = (&mut self.posts[meeting.side()], meeting.sequence());
         // Everything earlier in this box has been read by all: see the README.
-        let room = post.room(sequence, sequence - 1, None, len, 0).map_err(|full| Error::System {
-            operation: "aggregate".into(),
-            detail: format!("no room for {len} bytes ({full:?})"),
-        })?;
+        let room = post
+            .room(sequence, sequence - 1, None, len, 0)
+            .map_err(|full| Error::System { operation: "aggregate".into(), detail: format!("no room for {len} bytes ({full:?})") })?;
         fill(room.delta)?;
         let end = room.end;
         post.stage(sequence, words.0, end);
@@ -91,7 +90,10 @@ impl Neighbour {
         let found = found.and_then(|side| side.entry(meeting.sequence()).map(|entry| (Head(entry.options), side.delta(entry.delta))));
         found.ok_or_else(|| Error::System {
             operation: "aggregate".into(),
-            detail: format!("what rank {} left in shared memory makes no sense\nhint: do all processes run the same version of Syncline?", self.rank),
+            detail: format!(
+                "what rank {} left in shared memory makes no sense\nhint: do all processes run the same version of Syncline?",
+                self.rank
+            ),
         })
     }
 }
@@ -114,7 +116,8 @@ impl Neighbours {
     pub(super) fn wait(&self, operation: &str, meeting: Meeting, by: Deadline) -> Result<Vec<&Neighbour>, Error> {
         let vigil = &self.vigil;
         // What a dead worker published last is final, so all survivors come to the same answer.
-        let expected = |neighbour: &&Neighbour| !neighbour.came(meeting) && !(vigil.goes_on() && vigil.has_ended(neighbour.rank));
+        let left_out = |neighbour: &Neighbour| vigil.goes_on() && vigil.has_ended(neighbour.rank);
+        let expected = |neighbour: &&Neighbour| !neighbour.came(meeting) && !left_out(neighbour);
         let started = Instant::now();
         let bell = vigil.my_bell();
         while self.all.iter().any(|neighbour| expected(&neighbour)) {

@@ -21,7 +21,14 @@ impl LocalShare {
     }
 
     /// Makes an add of the whole share count whose delta stays where it is; [`applied_by`](LocalShare::applied_by) must follow.
-    pub(crate) fn publish_lent(&self, worker: u32, sequence: u64, options: &AddOptions, lent: LentDelta, by: Deadline) -> Result<(), Error> {
+    pub(crate) fn publish_lent(
+        &self,
+        worker: u32,
+        sequence: u64,
+        options: &AddOptions,
+        lent: LentDelta,
+        by: Deadline,
+    ) -> Result<(), Error> {
         self.enter("add")?;
         let mut post = self.post(worker)?;
         let end = loop {
@@ -40,7 +47,13 @@ impl LocalShare {
     }
 
     /// Has `apply` apply the lent add, and takes `delta` over where it did not.
-    pub(crate) fn applied_by(&self, worker: u32, sequence: u64, delta: &[u8], apply: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    pub(crate) fn applied_by(
+        &self,
+        worker: u32,
+        sequence: u64,
+        delta: &[u8],
+        apply: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let result = apply();
         if self.outboxes[worker as usize].applied() < sequence {
             // In the order of everyone who adds: first the post, then the hand, with which another thread may be reading the array.
