@@ -75,7 +75,9 @@ def test_type_checkers_find_the_types() -> None:
     assert (package.parent / "multiverso" / "py.typed").exists()
 
 
-@pytest.mark.parametrize("checker", [["mypy"], ["mypy.stubtest", "syncline", "multiverso", "--mypy-config-file", "pyproject.toml"]])
+@pytest.mark.parametrize(
+    "checker", [["mypy"], ["mypy.stubtest", "syncline", "multiverso", "--mypy-config-file", "pyproject.toml"]]
+)
 def test_the_types_are_strict_and_the_stubs_tell_the_truth(checker: list[str]) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed")
     checked = subprocess.run([sys.executable, "-m", *checker], cwd=SOURCE, capture_output=True, text=True)

@@ -140,7 +140,8 @@ impl Job {
     /// Waits until every worker of the job has called it; dedicated servers take no part.
     ///
     /// On one host this is a round of counters in shared memory (one store, one load per neighbour, no system call
-    /// while all are running). Between hosts one rank per host exchanges ⌈log₂ hosts⌉ frames.
+    /// while all are running). Between hosts one rank per host exchanges ⌈log₂ hosts⌉ frames. Between hosts whose workers
+    /// go on when one dies, all meet at the coordinator.
     pub fn barrier(&self, deadline: Deadline) -> Result<(), Error> {
         self.usable("barrier")?;
         if !self.role().works() {
@@ -150,6 +151,11 @@ impl Job {
                     self.rank()
                 ),
             });
+        }
+        if self.seat.goes_on && self.seat.topology.hosts().len() > 1 {
+            // Whoever speaks for a host may die; the coordinator knows at any time who is left. One round trip to it.
+            let fingerprint = syncline_wire::Fingerprint::of("barrier").finish();
+            return self.agree("barrier", fingerprint, "barrier", &[], deadline).map(drop);
         }
         match self.barrier.try_lock() {
             Ok(mut barrier) => barrier.pass(&self.seat, deadline),

@@ -125,6 +125,11 @@ impl Vigil {
         self.seat.circle(from)
     }
 
+    /// A circle as [`circle`](Vigil::circle) finds it, as the end of a sentence about a wait of kind `code` for `from`.
+    pub fn circle_in_words(&self, from: u32, code: u16) -> Option<String> {
+        self.seat.circle(from).and_then(|_| self.seat.circle_at_a_glance(from, code))
+    }
+
     /// Wakes all waits of this process, so that they look again.
     pub fn ring(&self) {
         self.seat.ring();

@@ -424,3 +424,20 @@ fn a_checkpoint_is_loaded_by_any_number_of_workers_and_servers() {
     });
     assert!(error[0].kind() == ErrorKind::ShapeMismatch && error[0].to_string().contains("weights"), "{}", error[0]);
 }
+
+#[test]
+fn workers_that_wait_for_each_other_are_told_so() {
+    job(2, "circle", |session| {
+        let sync = Spec::array(10).with_consistency(Consistency::Sync);
+        let table = session.create_table(sync, None).unwrap();
+        if session.rank() == 0 {
+            // Worker 0 makes one add more than worker 1, which is in a barrier.
+            add(&table, &[1.0_f32; 10], None);
+            let error = table.get(&mut [0; 40], None, by()).unwrap_err();
+            let text = error.to_string();
+            assert!(error.kind() == ErrorKind::ContractMismatch, "{text}");
+            assert!(text.contains("rank 1") && text.contains("a barrier") && text.contains("rank 0"), "{text}");
+        }
+        session.barrier().unwrap();
+    });
+}

@@ -2,10 +2,14 @@
 
 mod gathered;
 
-use gathered::{job, soon};
+use std::time::Duration;
+
+use gathered::{job, job_with, soon};
 use syncline_cluster::TransportChoice::{self, Auto, Tcp, Unix};
+use syncline_cluster::{OnPeerLoss, Settings};
 use syncline_table::{AddOptions, Consistency, Spec};
 use syncline_tensor::DType;
+use syncline_testkit::ranks::eventually;
 use syncline_testkit::sim::Chance;
 
 /// All-in-one, one dedicated server, several of them, and a mixture.
@@ -145,5 +149,60 @@ fn a_bound_is_kept_between_processes_that_share_nothing() {
             least
         });
         assert!(seen.iter().flatten().flatten().all(|gap| *gap >= -2.0), "{transport}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_worker_that_dies_leaves_whole_adds_and_holds_nobody_up() {
+    for (number, consistency) in [Consistency::Async, Consistency::Sync, Consistency::Bounded(1)].into_iter().enumerate() {
+        for seed in 0..3u64 {
+            let settings = Settings { transport: Tcp, encrypt: false, on_peer_loss: OnPeerLoss::Continue, ..Settings::default() };
+            let rendezvous = format!("unix:@table-{}-dies-{number}-{seed}", std::process::id());
+            // Rows 0 to 7 live on two servers; worker 2 adds to all of them and is gone in the middle of its program.
+            let seen = job_with(&rendezvous, &["worker", "server", "worker", "worker", "server"], &settings, |job, tables, worker| {
+                let table = tables.create(Spec::matrix(8, 3).with_consistency(consistency), None, "here", soon()).expect("made");
+                let ones = bytes((0..24).map(|index| f32::from(u8::from(index % 3 == worker))));
+                let rounds = if worker == 2 { 3 + seed } else { 12 };
+                let mut out = vec![0; 96];
+                for round in 0..rounds {
+                    table
+                        .add(&ones, None, &AddOptions::default(), round % 2 == 0 && consistency == Consistency::Async, soon())
+                        .expect("added");
+                    if worker != 2 || round + 1 < rounds {
+                        table.get(&mut out, None, soon()).expect("got");
+                    }
+                }
+                if worker == 2 {
+                    job.abort("as if killed");
+                    return Vec::new();
+                }
+                job.barrier(soon()).expect("the others go on");
+                if consistency != Consistency::Sync {
+                    // Who flushes after the news of a death waits for the verdict; the news may be on its way to the servers.
+                    eventually("the last add counts everywhere or nowhere", Duration::from_secs(10), || {
+                        tables.flush(soon()).expect("flushed");
+                        table.get(&mut out, None, soon()).expect("got");
+                        let values = floats(&out);
+                        values.iter().skip(2).step_by(3).all(|value| *value == values[2])
+                    });
+                }
+                job.barrier(soon()).expect("the others go on");
+                table.get(&mut out, None, soon()).expect("got");
+                job.barrier(soon()).expect("the others go on");
+                floats(&out)
+            });
+            let seen: Vec<Vec<f32>> = seen.into_iter().flatten().filter(|values| !values.is_empty()).collect();
+            assert_eq!(seen.len(), 2);
+            for values in seen {
+                let columns = |column: usize| values.iter().skip(column).step_by(3).copied().collect::<Vec<f32>>();
+                assert_eq!((columns(0), columns(1)), (vec![12.0; 8], vec![12.0; 8]), "{consistency:?} seed {seed}");
+                let left = columns(2);
+                let (least, most) = ((2 + seed) as f32, (3 + seed) as f32);
+                assert!(
+                    left.iter().all(|value| *value == left[0] && (least..=most).contains(value)),
+                    "{consistency:?} seed {seed}: {left:?}"
+                );
+            }
+        }
     }
 }

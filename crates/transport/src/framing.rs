@@ -31,6 +31,11 @@ pub(crate) trait Outlet: Send + 'static {
     /// Writes three parts as one, waiting as often as needed. A deadline that is over still allows what needs no wait.
     fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped>;
 
+    /// Writes more of a frame that was begun, of which more may follow.
+    fn write_more(&mut self, bytes: &[u8], deadline: Deadline) -> Result<(), Stopped> {
+        self.write_all(&[], &[], &[bytes], deadline)
+    }
+
     /// Tells the other side that half a frame is all that will come.
     fn abandon(&mut self);
 }
@@ -182,7 +187,7 @@ impl<O: Outlet> SendHalf for FrameWriter<O> {
             return Err(LinkError::WrongLength { expected: self.owed, got });
         }
         let Some(begun) = &mut self.begun else {
-            self.outlet.write_all(&[], &[], &[bytes], deadline).map_err(|mut stopped| {
+            self.outlet.write_more(bytes, deadline).map_err(|mut stopped| {
                 stopped.half_written = true; // its header is on the way
                 self.stop(stopped)
             })?;

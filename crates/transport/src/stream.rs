@@ -157,8 +157,9 @@ impl SocketOutlet {
     }
 }
 
-impl Outlet for SocketOutlet {
-    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
+impl SocketOutlet {
+    /// `much`: more of the same frame went before or follows, so the kernel may do the waiting.
+    fn write(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], much: bool, deadline: Deadline) -> Result<(), Stopped> {
         /// Pieces of one system call. The kernel takes 1024, but the list is built anew after each partial write.
         const WINDOW: usize = 64;
         let parts = payload.len() + 2;
@@ -184,7 +185,11 @@ impl Outlet for SocketOutlet {
                 return Ok(());
             }
             let left: usize = window[..used].iter().map(|piece| piece.len()).sum();
-            let waiting = if self.socket.may_block_for(left, deadline) { SendFlags::empty() } else { SendFlags::DONTWAIT };
+            let waiting = if self.socket.may_block_for(if much { left.max(MUCH) } else { left }, deadline) {
+                SendFlags::empty()
+            } else {
+                SendFlags::DONTWAIT
+            };
             let flags = SendFlags::NOSIGNAL | waiting;
             match sendmsg(&self.socket, &window[..used], &mut SendAncillaryBuffer::default(), flags) {
                 Ok(mut sent) => {
@@ -204,6 +209,16 @@ impl Outlet for SocketOutlet {
                 }
             }
         }
+    }
+}
+
+impl Outlet for SocketOutlet {
+    fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
+        self.write(header, meta, payload, false, deadline)
+    }
+
+    fn write_more(&mut self, bytes: &[u8], deadline: Deadline) -> Result<(), Stopped> {
+        self.write(&[], &[], &[bytes], true, deadline)
     }
 
     fn abandon(&mut self) {

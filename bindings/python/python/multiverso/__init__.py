@@ -13,6 +13,9 @@ What differs from the original is what was broken there: any size works, ids are
 exceptions. New programs use ``syncline``, which can do more.
 """
 
+import sys
+
+from multiverso import conversion as utils
 from multiverso.api import (
     barrier,
     init,
@@ -24,6 +27,8 @@ from multiverso.api import (
     workers_num,
 )
 from multiverso.tables import ArrayTableHandler, MatrixTableHandler, SizeMismatch, TableHandler
+
+sys.modules["multiverso.utils"] = utils  # where old scripts look for it
 
 __all__ = [
     "ArrayTableHandler",

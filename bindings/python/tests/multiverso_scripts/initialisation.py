@@ -1,3 +1,5 @@
+"""The initialisation example: everybody starts from the master's model."""
+
 import numpy
 
 import multiverso as mv

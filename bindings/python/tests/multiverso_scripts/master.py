@@ -1,3 +1,5 @@
+"""The master-worker example: one process validates and prints."""
+
 import multiverso as mv
 mv.init()
 tbh = mv.ArrayTableHandler(3)

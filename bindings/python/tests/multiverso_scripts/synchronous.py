@@ -1,3 +1,5 @@
+"""Synchronous servers: every process gets the same results."""
+
 import multiverso as mv
 mv.init(sync=True)
 tbh = mv.MatrixTableHandler(4, 2, [[1, 1]] * 4)

@@ -123,6 +123,8 @@ unsafe impl Placed for Header {}
 /// A mapped store.
 pub struct Store {
     layout: Layout,
+    /// Where stripes have a power of two of elements, its logarithm: rows by the thousand are found by it.
+    shift: Option<u32>,
     header: Shared<Header>,
     records: Vec<Shared<Record>>,
     stripes: NonNull<Stripe>,
@@ -156,6 +158,7 @@ impl Store {
             stamps: at(layout.stamps_at()).cast(),
             lanes: (0..layout.lanes.len()).map(|lane| at(layout.lane_at(lane))).collect(),
             base,
+            shift: layout.stripe.is_power_of_two().then(|| layout.stripe.trailing_zeros()),
             layout,
             _segment: segment,
         }
@@ -196,6 +199,15 @@ impl Store {
         unsafe { self.stripes.add(index).as_ref() }
     }
 
+    /// The stripe that an element lies in.
+    #[inline]
+    pub fn stripe_of(&self, element: u64) -> usize {
+        match self.shift {
+            Some(shift) => (element >> shift) as usize,
+            None => (element / self.layout.stripe) as usize,
+        }
+    }
+
     /// The elements of stripe `index`.
     #[inline]
     pub fn elements_of(&self, index: usize) -> Range<u64> {
@@ -211,25 +223,32 @@ impl Store {
         unsafe { self.stamps.add(row as usize).as_ref() }
     }
 
-    /// Asks for the words of the stripe and the first bytes of the elements ahead of their use.
+    /// Asks for the stripe's words and the first bytes of the elements ahead of their use, to be changed or only read.
     #[inline]
-    pub fn prefetch(&self, lane: usize, elements: Range<u64>) {
+    pub fn prefetch(&self, lane: usize, elements: Range<u64>, to_change: bool) {
         let Some(at) = self.checked(lane, &elements) else { return };
         #[cfg(target_arch = "x86_64")]
         {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let stripe = (elements.start / self.layout.stripe) as usize;
+            use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+            let stripe = self.stripes.as_ptr().wrapping_add(self.stripe_of(elements.start));
             let bytes = (elements.end - elements.start) as usize * self.layout.lanes[lane];
             // SAFETY: a prefetch reads nothing and cannot fault; the addresses lie inside the mapping anyway.
             unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(self.stripes.as_ptr().wrapping_add(stripe).cast());
-                for line in (0..bytes.min(1024)).step_by(64) {
-                    _mm_prefetch::<_MM_HINT_T0>(at.as_ptr().wrapping_add(line).cast());
+                if to_change {
+                    _mm_prefetch::<_MM_HINT_ET0>(stripe.cast());
+                    for line in (0..bytes.min(512)).step_by(64) {
+                        _mm_prefetch::<_MM_HINT_ET0>(at.as_ptr().wrapping_add(line).cast());
+                    }
+                } else {
+                    _mm_prefetch::<_MM_HINT_T0>(stripe.cast());
+                    for line in (0..bytes.min(512)).step_by(64) {
+                        _mm_prefetch::<_MM_HINT_T0>(at.as_ptr().wrapping_add(line).cast());
+                    }
                 }
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
+        let _ = (at, to_change);
     }
 
     /// Copies elements of one stripe, if nobody changes it meanwhile; tries again a few times before it says who does.
@@ -237,11 +256,11 @@ impl Store {
     pub fn try_read(&self, lane: usize, elements: Range<u64>, out: &mut [u8]) -> Result<(), Busy> {
         let from = self.checked(lane, &elements).expect("elements lie inside the store");
         assert_eq!(out.len(), (elements.end - elements.start) as usize * self.layout.lanes[lane], "room for the elements");
-        let stripe = (elements.start / self.layout.stripe) as usize;
-        assert!(elements.is_empty() || (elements.end - 1) / self.layout.stripe == stripe as u64, "one stripe at a time");
         if elements.is_empty() {
             return Ok(());
         }
+        let stripe = self.stripe_of(elements.start);
+        assert_eq!(self.stripe_of(elements.end - 1), stripe, "one stripe at a time");
         let word = &self.stripe(stripe).word;
         loop {
             let begun = word.begin()?;
@@ -424,10 +443,48 @@ impl<'a> Hold<'a> {
         unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), (elements.end - elements.start) as usize * self.store.layout.lanes[lane]) }
     }
 
+    #[inline]
     fn inside(&self, lane: usize, elements: &Range<u64>) -> NonNull<u8> {
         let mine = self.store.elements_of(self.index);
         assert!(elements.start >= mine.start && elements.end <= mine.end, "elements of the stripe in hand");
         self.store.checked(lane, elements).expect("a stripe's elements lie inside the store")
+    }
+
+    /// [`change`](Hold::change) of the values alone, which most adds are: fewer words to write.
+    #[inline]
+    pub fn change_values(&mut self, elements: Range<u64>, progress: Progress<'_>, compute: impl FnOnce(&[u8], &mut [u8])) {
+        let at = self.inside(0, &elements);
+        let len = (elements.end - elements.start) as usize * self.store.layout.lanes[0];
+        assert!(len <= SCRATCH, "a block fits the scratch");
+        // SAFETY: as in `change`: old bytes of the stripe in hand, and this hand's own scratch, apart from each other.
+        let (old, new) = unsafe {
+            (std::slice::from_raw_parts(at.as_ptr(), len), std::slice::from_raw_parts_mut(self.hand.scratch.as_ptr(), len))
+        };
+        compute(old, new);
+        let record = &*self.hand.record;
+        record.copy[0].to.store((at.as_ptr().addr() - self.store.base.as_ptr().addr()) as u64, Ordering::Relaxed);
+        record.copy[0].len.store(len as u64, Ordering::Relaxed);
+        record.copy[0].from.store(0, Ordering::Relaxed);
+        record.copies.store(1, Ordering::Relaxed);
+        let (of, value) = match &progress {
+            Progress::Stripe(value) => (0, *value),
+            Progress::Outbox { worker, value, .. } => (u64::from(*worker) + 1, *value),
+        };
+        record.progress_of.store(of, Ordering::Relaxed);
+        record.progress.store(value, Ordering::Relaxed);
+        moment();
+        record.armed.store(self.index as u64 + 1, Ordering::Release);
+        moment();
+        // SAFETY: as in `change`.
+        unsafe { std::ptr::copy_nonoverlapping(self.hand.scratch.as_ptr(), at.as_ptr(), len) };
+        moment();
+        match progress {
+            Progress::Stripe(value) => self.store.stripe(self.index).progress.set(value),
+            Progress::Outbox { word, value, .. } => word.set(value),
+        }
+        moment();
+        record.armed.store(0, Ordering::Release);
+        moment();
     }
 
     /// Changes `elements` in the given lanes: `compute` gets the old contents and room for the new ones, lane by lane.

@@ -125,6 +125,7 @@ impl<'a> ShardWriter<'a> {
     }
 
     /// Announces rows of a lane: `read` is called with the first row and room for whole rows, until all are written.
+    /// A writer may announce several ranges of one lane.
     pub fn rows(
         &mut self,
         table: usize,
@@ -139,7 +140,7 @@ impl<'a> ShardWriter<'a> {
         };
         let (first_row, count) = (rows.start, rows.end - rows.start);
         let row_bytes = saved.row_bytes().expect("a table in memory") as usize;
-        let name = &self.names[table][lane];
+        let name = self.free_name(&self.names[table][lane], first_row);
         self.about.insert(format!("{name}.rows"), format!("{}..{} of {}", rows.start, rows.end, its.rows()));
         let record = TensorRecord { name: name.clone(), table: table as u32, part: Part::Lane(lane as u32), first_row, rows: count };
         let source = move |sink: &mut Sink| {
@@ -204,6 +205,19 @@ impl<'a> ShardWriter<'a> {
         sync_folder(&self.folder, &sink.operation)?;
         sink.kept = true;
         Ok(ShardRecord { writer: self.writer, file: sink.name.clone(), bytes, crc32, tensors })
+    }
+
+    /// Rows from two places of one table have a tensor each; the second carries its first row in its name.
+    fn free_name(&self, name: &str, first_row: u64) -> String {
+        let is_taken = |name: &String| self.tensors.iter().any(|tensor| tensor.record.name == *name);
+        let is_another = |name: &String| is_taken(name) || self.names.iter().flatten().any(|other| other == name);
+        let mut free = name.to_owned();
+        if is_taken(&free) {
+            while is_another(&free) {
+                free += &format!(".from.{first_row}");
+            }
+        }
+        free
     }
 
     fn header(&self) -> Result<Vec<u8>, Error> {

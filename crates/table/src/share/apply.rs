@@ -140,11 +140,12 @@ impl LocalShare {
         // Where a row lies across stripes, or is wider than a block, it is applied in pieces.
         let mut inside = (before % row_bytes.max(1) / self.dtype.size()) as u64;
         while row < ids.len() {
-            let index = ((first_of(ids[row]) + inside) / stripe) as usize;
+            let index = self.store.stripe_of(first_of(ids[row]) + inside);
             let mut hold = self.take(hand, index, by)?;
-            while row < ids.len() && (first_of(ids[row]) + inside) / stripe == index as u64 {
+            while row < ids.len() && self.store.stripe_of(first_of(ids[row]) + inside) == index {
                 if let Some(ahead) = ids.get(row + AHEAD) {
-                    self.store.prefetch(0, first_of(*ahead)..first_of(*ahead) + self.cols);
+                    let first = first_of(*ahead);
+                    self.store.prefetch(0, first..first + self.cols, true);
                 }
                 let first = first_of(ids[row]);
                 let at = first + inside;
@@ -190,9 +191,22 @@ impl LocalShare {
         mut emit: Option<&mut (dyn Emit + '_)>,
     ) {
         let updater = self.place.spec.updater;
+        let epoch = self.store.header().epoch().get_ordered();
+        if updater.is_stateless() {
+            hold.change_values(elements.clone(), progress, |old, new| {
+                let states_new: [&mut [u8]; 2] = [&mut [], &mut []];
+                apply(updater, self.dtype, &add.options, Block { old, delta, new: &mut *new, states_old: [&[], &[]], states_new });
+                if epoch != 0 {
+                    self.stamp(add.worker, elements.start, old, new);
+                }
+                if let Some(emit) = emit {
+                    emit.block(elements.start, new);
+                }
+            });
+            return;
+        }
         let (touched, states) = updater.lanes_touched(add.worker, self.place.workers.len() as u32);
         let lanes = [0, touched[0] + 1, touched[1] + 1];
-        let epoch = self.store.header().epoch().get_ordered();
         hold.change(elements.clone(), &lanes[..1 + states], progress, |old, mut new| {
             let [values, first, second] = &mut new;
             let block = Block { old: old[0], delta, new: values, states_old: [old[1], old[2]], states_new: [first, second] };

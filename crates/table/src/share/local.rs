@@ -313,12 +313,12 @@ impl LocalShare {
             return Ok(false);
         }
         self.enter("add")?;
-        let (size, stripe) = (self.dtype.size(), self.store.layout().stripe);
+        let size = self.dtype.size();
         let mut hand = self.hand();
         let mut one = |elements: Range<u64>, delta: &[u8]| -> Result<(), Error> {
             let (mut at, mut done) = (elements.start, 0);
             while at < elements.end {
-                let index = (at / stripe) as usize;
+                let index = self.store.stripe_of(at);
                 let end = self.store.elements_of(index).end.min(elements.end);
                 let bytes = (end - at) as usize * size;
                 let mut hold = self.take(&mut hand, index, by)?;
@@ -339,7 +339,7 @@ impl LocalShare {
                 };
                 for (index, id) in ids.iter().enumerate() {
                     if let Some(ahead) = ids.get(index + AHEAD) {
-                        self.store.prefetch(0, elements(*ahead));
+                        self.store.prefetch(0, elements(*ahead), true);
                     }
                     one(elements(*id), &delta[index * row_bytes..][..row_bytes])?;
                 }

@@ -191,19 +191,18 @@ impl LocalShare {
             step += 1;
             if step > done {
                 let bytes = at as usize * element..end as usize * element;
-                hold.change(at..end, &[0], Progress::Stripe(word(round, step)), |old, new| {
-                    let [values, ..] = new;
+                hold.change_values(at..end, Progress::Stripe(word(round, step)), |old, values| {
                     match adds.split_first() {
                         Some((first, rest)) => {
                             let states_new: [&mut [u8]; 2] = [&mut [], &mut []];
                             let delta = first.delta(bytes.clone());
-                            let block = Block { old: old[0], delta, new: &mut *values, states_old: [&[], &[]], states_new };
+                            let block = Block { old, delta, new: &mut *values, states_old: [&[], &[]], states_new };
                             apply(updater, self.dtype, &first.options, block);
                             for add in rest {
                                 apply_in_place(updater, self.dtype, values, add.delta(bytes.clone()));
                             }
                         }
-                        None => values.copy_from_slice(old[0]),
+                        None => values.copy_from_slice(old),
                     }
                     if let Some(emit) = emit.as_deref_mut() {
                         emit.block(at, values);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use syncline_cluster::{Deadline, Error};
+use syncline_cluster::{Deadline, Error, WaitGuard, waits};
 use syncline_shm::store::{Busy, Hand, Hold};
 use syncline_shm::wait::{WaitError, wait_for};
 
@@ -45,6 +45,11 @@ impl Backoff {
         true
     }
 }
+
+/// How often a wait for other workers looks whether they wait for this one.
+const LOOK: Duration = Duration::from_millis(250);
+/// Workers that wait for each other this long do so for ever, unless another thread of theirs comes to help.
+const PERSISTENT: Duration = Duration::from_secs(1);
 
 impl LocalShare {
     /// Takes a stripe, waiting for whoever holds it and inheriting from the dead.
@@ -144,7 +149,7 @@ impl LocalShare {
 
     #[cold]
     fn read_slowly(&self, lane: usize, elements: Range<u64>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
-        let index = (elements.start / self.store.layout().stripe) as usize;
+        let index = self.store.stripe_of(elements.start);
         let mut backoff = Backoff::new(by);
         loop {
             match self.store.try_read(lane, elements.clone(), out) {
@@ -163,7 +168,7 @@ impl LocalShare {
         let width = self.store.layout().lanes[lane];
         let (mut at, mut done) = (elements.start, 0);
         while at < elements.end {
-            let index = (at / self.store.layout().stripe) as usize;
+            let index = self.store.stripe_of(at);
             let end = self.store.elements_of(index).end.min(elements.end);
             let len = (end - at) as usize * width;
             let mut hand = self.hand();
@@ -210,7 +215,7 @@ impl LocalShare {
         for (index, id) in ids.iter().enumerate() {
             if let Some(ahead) = ids.get(index + AHEAD) {
                 let first = (*ahead as u64 - self.place.rows.start) * self.cols;
-                self.store.prefetch(0, first..first + self.cols);
+                self.store.prefetch(0, first..first + self.cols, false);
             }
             let first = (*id as u64 - self.place.rows.start) * self.cols;
             let out = &mut out[index * row_bytes..(index + 1) * row_bytes];
@@ -233,7 +238,7 @@ impl LocalShare {
     fn read_and_keep(&self, elements: Range<u64>, backup: usize, by: Deadline, emit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
         let mut at = elements.start;
         while at < elements.end {
-            let index = (at / self.store.layout().stripe) as usize;
+            let index = self.store.stripe_of(at);
             let end = self.store.elements_of(index).end.min(elements.end);
             let mut hand = self.hand();
             let mut hold = self.take(&mut hand, index, by)?;
@@ -272,6 +277,7 @@ impl LocalShare {
         let vigil = &self.place.vigil;
         let started = Instant::now();
         let bell = vigil.my_bell();
+        let mut told: Option<(u32, WaitGuard)> = None;
         loop {
             // Looked at before the dead are looked after, so that nobody dies unnoticed between the two.
             let deaths = vigil.deaths();
@@ -288,8 +294,24 @@ impl LocalShare {
                     .map(|worker| self.place.workers[worker])
                     .collect::<Vec<_>>()
             };
-            match wait_for(poll, &bell, vigil.patience(), by, &still_there) {
+            let slow = started.elapsed() > LOOK;
+            // Told once and kept: a circle is one of waits that stand.
+            if let Some(first) = missing().first().copied().filter(|first| slow && told.as_ref().is_none_or(|(rank, _)| rank != first)) {
+                drop(told.take());
+                told = Some((first, vigil.waiting(first, waits::GET)));
+            }
+            match wait_for(poll, &bell, vigil.patience(), by.within(LOOK), &still_there) {
                 Ok(()) => return Ok(()),
+                Err(WaitError::Timeout) if !by.expired() => {
+                    let missing = missing();
+                    let Some(first) = missing.first().filter(|_| slow && started.elapsed() > PERSISTENT) else { continue };
+                    if let Some(circle) = vigil.circle_in_words(*first, waits::GET) {
+                        let detail = format!(
+                            "waits for rank {first} to make add {goal} too{circle}\nhint: in sync mode every worker makes the same calls on a table in the same order"
+                        );
+                        return Err(Error::ContractMismatch { operation: operation(), detail });
+                    }
+                }
                 Err(WaitError::Timeout) => return Err(vigil.late(&operation(), &missing(), started, &format!(" to make add {goal} too"))),
                 Err(WaitError::Interrupted) => return Err(Error::Interrupted { operation: operation(), waited: started.elapsed() }),
                 Err(WaitError::Gone) => {

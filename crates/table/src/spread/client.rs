@@ -96,6 +96,7 @@ impl Spread {
         }
         let parts = Parts {
             worker,
+            workers: places.workers.clone(),
             name: places.name.clone(),
             layout: form.layout.clone(),
             row_bytes: form.row_bytes,
@@ -104,6 +105,7 @@ impl Spread {
             reach: Arc::clone(&reach),
             failure: None,
             broken: None,
+            finished: false,
         };
         let table = Arc::new(Table { places, form, reach, parts: Baton::new(parts), queue: Mutex::default(), changed: Condvar::new() });
         let courier = {

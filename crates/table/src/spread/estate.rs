@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error};
 use syncline_transport::{Link, LinkError, OutFrame};
@@ -79,7 +79,7 @@ fn bury(places: &Places, index: usize, share: &dyn Share, worker: u32, held: Opt
 fn verdict(places: &Places, worker: u32, report: Report, reach: &dyn Reach) -> Result<bool, Error> {
     const OPERATION: &str = "inquest";
     let by = Deadline::after(reach.timeout());
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     let failed = |peer: u32, error: &LinkError| reach.link_failed(OPERATION, peer, started, error);
     if report.share != 0 {
         let judge = places.speaker(0, worker, reach);
@@ -105,6 +105,27 @@ fn verdict(places: &Places, worker: u32, report: Report, reach: &dyn Reach) -> R
         link.send(&OutFrame { meta: &word, ..OutFrame::new(Kind::TABLE_REPORT) }, by).map_err(|error| failed(*peer, &error))?;
     }
     Ok(inquest.counts(0))
+}
+
+/// Returns when no dead worker's estate is open at this share: what it left then counts everywhere or nowhere.
+pub(crate) fn wait_for_verdicts(workers: &[u32], share: &dyn Share, reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+    const LOOK: Duration = Duration::from_millis(1);
+    let started = Instant::now();
+    while reach.survives_losses() {
+        let ranks = share.unfinished().into_iter().map(|worker| workers[worker as usize]);
+        let open: Vec<u32> = ranks.filter(|rank| reach.fate(*rank) == Fate::Lost).collect();
+        if open.is_empty() || reach.is_closing() {
+            break;
+        }
+        if by.interrupted() {
+            return Err(Error::Interrupted { operation: "flush".into(), waited: started.elapsed() });
+        }
+        if by.expired() {
+            return Err(reach.late("flush", &open, started));
+        }
+        std::thread::park_timeout(LOOK);
+    }
+    Ok(())
 }
 
 /// Watches the workers that use a share in their own memory, for tables with several shares: somebody must report for them.

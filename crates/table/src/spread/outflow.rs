@@ -12,6 +12,8 @@ use super::server::Trouble;
 
 /// What is gathered before it is sent.
 const GATHERED: usize = 256 << 10;
+/// Pieces from this size on are sent from where they are: a copy would cost more than the call.
+const LARGE: usize = 48 << 10;
 
 /// A reply under way.
 pub(crate) struct Outflow<'a> {
@@ -46,17 +48,18 @@ impl<'a> Outflow<'a> {
         let more = self.left.checked_sub(bytes.len() as u64);
         self.left =
             more.ok_or_else(|| Error::System { operation: "reply".into(), detail: "a share gave more than was asked for".into() })?;
-        if self.gathered.len() + bytes.len() <= GATHERED {
+        let sent = if bytes.len() >= LARGE {
+            let sent = if self.gathered.is_empty() { Ok(()) } else { self.flush() };
+            sent.and_then(|()| self.emit(bytes))
+        } else {
+            let full = self.gathered.len() + bytes.len() > GATHERED;
+            let sent = if full { self.flush() } else { Ok(()) };
             if self.gathered.capacity() == 0 {
                 self.gathered.reserve_exact(GATHERED.min(bytes.len() + self.left as usize));
             }
             self.gathered.extend_from_slice(bytes);
-            return Ok(());
-        }
-        let sent = self.flush().and_then(|()| if bytes.len() > GATHERED { self.emit(bytes) } else { Ok(()) });
-        if bytes.len() <= GATHERED {
-            self.gathered.extend_from_slice(bytes);
-        }
+            sent
+        };
         sent.map_err(|error| {
             let told = Error::System { operation: "reply".into(), detail: error.to_string() };
             self.lost = Some(error);

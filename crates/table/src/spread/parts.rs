@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error};
 
+use super::estate::wait_for_verdicts;
 use super::layout::{Layout, Piece, Places};
 use super::line::Line;
 use super::messages::{Hold, Reply, Request, Rows};
@@ -34,6 +35,8 @@ pub(crate) struct Member {
 /// The parts of one table, in the hands of one thread.
 pub(crate) struct Parts {
     pub(crate) worker: u32,
+    /// Ranks of all workers, by worker id.
+    pub(crate) workers: Vec<u32>,
     pub(crate) name: String,
     pub(crate) layout: Layout,
     pub(crate) row_bytes: usize,
@@ -44,6 +47,8 @@ pub(crate) struct Parts {
     pub(crate) failure: Option<Error>,
     /// Why nothing can be done any more.
     pub(crate) broken: Option<Error>,
+    /// This worker said that it is done. Its servers may leave now.
+    pub(crate) finished: bool,
 }
 
 impl Parts {
@@ -56,6 +61,9 @@ impl Parts {
     pub(crate) fn add(&mut self, ids: Option<&[i64]>, delta: &[u8], options: &AddOptions, by: Deadline) -> Result<(), Error> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
+        }
+        if self.finished {
+            return Err(Error::Closed { operation: format!("add of {}", self.name) });
         }
         self.forsake();
         let pieces = self.pieces("add", ids, self.ticks)?;
@@ -270,12 +278,22 @@ impl Parts {
 
     /// Returns when all adds so far are applied everywhere.
     pub(crate) fn settle(&mut self, by: Deadline) -> Result<(), Error> {
+        if self.finished {
+            return Ok(()); // what it added was taken over before its servers heard that it is done
+        }
         self.ask_all(|made| Request::Settle { sequence: made, patience: patience(by) }, by)?;
-        self.hear_all("flush", by, |share, worker, made| share.settle(worker, made, by))
+        let (reach, workers) = (Arc::clone(&self.reach), self.workers.clone());
+        self.hear_all("flush", by, |share, worker, made| {
+            share.settle(worker, made, by)?;
+            wait_for_verdicts(&workers, share, &*reach, by)
+        })
     }
 
-    /// Nobody's clock waits for this worker any more.
+    /// Nobody's clock waits for this worker any more. A second time does nothing.
     pub(crate) fn finish(&mut self, by: Deadline) -> Result<(), Error> {
+        if std::mem::replace(&mut self.finished, true) {
+            return Ok(());
+        }
         self.ask_all(|_| Request::Finish, by)?;
         self.hear_all("finish", by, |share, worker, _| {
             share.finish(worker);

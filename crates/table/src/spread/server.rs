@@ -172,8 +172,16 @@ impl Session<'_> {
                 let (ids, rows) = share.read_changed(worker, own_adds, soon(patience))?;
                 return self.pairs(head, &ids, &rows);
             }
-            Request::Settle { sequence, patience } => share.settle(worker, sequence, soon(patience))?,
-            Request::Finish => share.finish(worker),
+            Request::Settle { sequence, patience } => {
+                share.settle(worker, sequence, soon(patience))?;
+                estate::wait_for_verdicts(&service.places.workers, &**share, &*service.reach, soon(patience))?;
+            }
+            Request::Finish => {
+                // The reply first: with its last worker finished this process may leave, and its links with it.
+                self.reply(head, &Reply::Done)?;
+                share.finish(worker);
+                return Ok(());
+            }
             Request::Clocks => {
                 let clocks: Vec<i64> = (0..service.places.workers.len()).map(|worker| share.published(worker as u32) as i64).collect();
                 let mut flow = self.outflow(head, clocks.len() as u64, 8);

@@ -125,6 +125,31 @@ fn what_was_not_asked_rightly_is_refused() {
 }
 
 #[test]
+fn a_writer_may_hold_rows_from_several_places() {
+    let scratch = tempfile::tempdir().unwrap();
+    let tables = vec![
+        SavedTable::new(&Spec::array(10).named("w"), "w", 0, []),
+        SavedTable::new(&Spec::array(1).named("w.from.6"), "w.from.6", 1, []),
+    ];
+    let generation = prepare(scratch.path()).unwrap();
+    let mut records = Vec::new();
+    for (writer, ranges) in [(0, &[(0, 0..2), (0, 6..8), (0, 4..6)][..]), (1, &[(0, 8..10), (1, 0..1), (0, 2..4)])] {
+        let mut shard = ShardWriter::create(scratch.path(), generation, writer, 2, &tables).unwrap();
+        for (table, rows) in ranges.iter().cloned() {
+            shard
+                .rows(table, 0, rows, move |first, out| {
+                    fill(4, table, 0, first * 4, out);
+                    Ok(())
+                })
+                .unwrap();
+        }
+        records.push(shard.finish().unwrap());
+    }
+    Manifest::new(generation, tables.clone(), records).commit(scratch.path()).unwrap();
+    assert_holds(&Checkpoint::open(scratch.path(), Verify::Checksums).unwrap(), &tables, 4);
+}
+
+#[test]
 fn records_travel_as_messages() {
     let scratch = tempfile::tempdir().unwrap();
     let tables = some_tables();

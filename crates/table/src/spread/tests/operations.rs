@@ -296,3 +296,43 @@ fn garbage_on_the_link_harms_nobody() {
     link.send(&OutFrame::new(Kind::GOODBYE), soon()).unwrap();
     world.end();
 }
+
+#[test]
+fn an_add_that_nobody_waited_for_and_that_failed_is_told_once_and_its_number_used_again() {
+    let world = Plan::new(&[0..2], 1, Consistency::Async).build();
+    let table = world.open(0, None);
+    let row = bytes(&[1, 1, 1]);
+    table.add(&row, Some(&[0]), &PLAIN, true, soon()).unwrap();
+    // Number 2 is used up behind the client's back, so that the server counts it as a repeat and number 3 is the next.
+    world.shares[0].stage(0, 2, crate::share::Selection::Rows(&[]), &PLAIN, &mut |_| Ok(()), soon()).unwrap();
+    world.shares[0].publish(0, 2).unwrap();
+    for _ in 0..3 {
+        table.add(&row, Some(&[1]), &PLAIN, false, soon()).unwrap();
+    }
+    let mut out = vec![0; 48];
+    let error = table.get(&mut out, None, soon()).expect_err("the share refuses number 2");
+    assert_eq!(error.kind(), ErrorKind::ContractMismatch);
+    table.get(&mut out, None, soon()).expect("told once");
+    assert_eq!(numbers(&out), [1, 1, 1, 0, 0, 0], "what came behind the refused add was refused with it");
+    drop(table);
+    world.end();
+}
+
+#[test]
+fn a_server_that_is_gone_is_named_again_and_again() {
+    let world = Plan::new(&[0..2, 2..4], 1, Consistency::Async).build();
+    let table = world.open(0, None);
+    world.hub.lose(super::world::FIRST_SERVER + 1);
+    let mut out = vec![0; 96];
+    for _ in 0..2 {
+        let error = table.get(&mut out, None, soon()).expect_err("half of the table is gone");
+        assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::PeerLost, Some(super::world::FIRST_SERVER + 1)));
+        let added = table.add(&bytes(&[1; 12]), None, &PLAIN, true, soon()).expect_err("nor can it be added to");
+        assert_eq!(added.kind(), ErrorKind::PeerLost);
+    }
+    table.get(&mut out[..24], Some(&[0]), soon()).expect("the other half is there");
+    assert!(out[..24].iter().all(|byte| *byte == 0), "the adds that failed changed nothing");
+    world.hub.lose(0);
+    drop(table);
+    world.end();
+}

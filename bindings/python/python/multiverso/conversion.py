@@ -1,4 +1,4 @@
-"""Helpers that scripts import from ``multiverso.utils``."""
+"""Arrays as tables keep them; scripts know this module as ``multiverso.utils``."""
 
 from __future__ import annotations
 
