@@ -32,7 +32,7 @@ mod _native {
         topology, worker_id,
     };
     #[pymodule_export]
-    use crate::tables::{ArrayTable, Future, KVTable, MatrixTable, aggregate, load, save};
+    use crate::tables::{ArrayTable, Future, KVTable, MatrixTable, aggregate, empty_shared, load, save};
     #[pymodule_export]
     use crate::topology::{Host, Topology};
     #[pymodule_export]

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use syncline::DType;
+use syncline::{DType, SharedArray};
 
 use crate::dlpack::{Exported, contiguous_strides};
 
@@ -87,6 +87,21 @@ impl View {
 }
 
 impl View {
+    /// All bytes of an array in shared memory, writable.
+    pub(crate) fn of_shared(mut array: SharedArray) -> View {
+        View {
+            start: array.as_mut_ptr(),
+            bytes: array.len(),
+            item: 1,
+            format: format_of(DType::U8),
+            strides: vec![1],
+            shape: vec![array.len() as isize],
+            writable: true,
+            dtype: Some(DType::U8),
+            _owner: Box::new(array), // moves the handle, not the memory
+        }
+    }
+
     /// `bytes` of `dtype` in this shape, writable.
     pub(crate) fn of_bytes(mut bytes: Vec<u8>, dtype: DType, shape: &[usize]) -> View {
         let shape: Vec<isize> = shape.iter().map(|length| *length as isize).collect();

@@ -8,6 +8,8 @@
 #![cfg_attr(loom, allow(dead_code, unused_imports, reason = "what needs real memory is left out of the models"))]
 
 pub mod arena;
+#[cfg(not(loom))]
+pub mod array;
 pub mod bell;
 #[cfg(not(loom))]
 pub mod board;

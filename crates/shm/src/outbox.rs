@@ -8,7 +8,9 @@
 //! or change until it is applied. *applied* counts whole adds, *progress* how far the next one has come; both are
 //! written by whoever applies, normally the owner, after its death a survivor that put itself down as *rescuer*.
 //!
-//! Cost: one copy of the delta (the stage), three stores. Memory: what the largest add needed, taken when first used.
+//! A delta of the whole table may instead be *lent*: the entry says in which array of shared memory it stands.
+//!
+//! Cost: one copy of the delta (the stage; none when it is lent), three stores. Memory: what the largest add needed, taken when first used.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -58,10 +60,13 @@ struct EntryWords {
     sequence: AtomicWord,
     /// Row ids, or `WHOLE`.
     rows: AtomicWord,
+    /// Where the row ids stand; of a delta that is lent, where it begins in its array.
     ids_at: AtomicWord,
     delta_at: AtomicWord,
     delta_len: AtomicWord,
     options: [AtomicWord; 2],
+    /// The array that the delta is lent from, plus one; zero when it stands in the body.
+    lent: AtomicWord,
 }
 
 // SAFETY: as for `Words`.
@@ -76,10 +81,21 @@ pub struct Entry {
     pub sequence: u64,
     /// Where its row ids stand in the body; none for the whole table.
     pub ids: Option<Range<usize>>,
-    /// Where its delta stands.
+    /// Where its delta stands, or has room.
     pub delta: Range<usize>,
+    /// Where it stands instead, if it is lent.
+    pub lent: Option<LentDelta>,
     /// Four numbers for the updater.
     pub options: [u32; 4],
+}
+
+/// A delta of the whole table that was not copied into the outbox: its owner changes nothing there until it is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LentDelta {
+    /// The number of the array, in the terms of whoever keeps them.
+    pub array: u64,
+    /// Where in the array it begins.
+    pub offset: u64,
 }
 
 /// A mapped outbox.
@@ -195,8 +211,10 @@ impl Outbox {
             return None;
         }
         let options = words.options.each_ref().map(AtomicWord::get);
+        let lent = words.lent.get().checked_sub(1).map(|array| LentDelta { array, offset: words.ids_at.get() });
         Some(Entry {
             sequence,
+            lent: lent.filter(|_| ids.is_none()),
             ids,
             delta: range(words.delta_at.get(), words.delta_len.get())?,
             options: [options[0] as u32, (options[0] >> 32) as u32, options[1] as u32, (options[1] >> 32) as u32],
@@ -274,6 +292,7 @@ impl Post {
         words.ids_at.set(ids_at as u64);
         words.delta_at.set(delta_at as u64);
         words.delta_len.set(delta as u64);
+        words.lent.set(0);
         // SAFETY: `need` bytes from `used` on lie inside the body; nothing published stands there, because either the
         // outbox is empty or `used` is behind all that is in flight; the borrow of `self` keeps others of this process out.
         let (ids_room, delta_room) = unsafe {
@@ -294,6 +313,26 @@ impl Post {
         words.sequence.set(sequence);
         self.used = end;
         self.staged = Some(sequence);
+        moment();
+    }
+
+    /// As [`stage`](Post::stage), for a delta of the whole table that stands elsewhere; its room is left untouched.
+    pub fn stage_lent(&mut self, sequence: u64, options: [u32; 4], lent: LentDelta, end: usize) {
+        let words = &self.outbox.entries[(sequence % ENTRIES) as usize];
+        assert_eq!(words.rows.get(), WHOLE, "only the whole table is lent");
+        words.ids_at.set(lent.offset);
+        words.lent.set(lent.array + 1);
+        self.stage(sequence, options, end);
+    }
+
+    /// Copies the delta of a published add that was lent into its room, so that its owner may have it back.
+    pub fn take_over(&mut self, sequence: u64, delta: &[u8]) {
+        let Some(entry) = self.outbox.entry(sequence).filter(|entry| entry.lent.is_some() && entry.delta.len() == delta.len()) else { return };
+        // SAFETY: the room was checked by `entry` to lie inside the body and belongs to this add alone (`room`); nobody
+        // reads it before the word below says that the delta is there.
+        unsafe { std::ptr::copy_nonoverlapping(delta.as_ptr(), self.outbox.body.as_ptr().add(entry.delta.start), delta.len()) };
+        moment();
+        self.outbox.entries[(sequence % ENTRIES) as usize].lent.publish(0);
         moment();
     }
 
@@ -370,6 +409,23 @@ mod tests {
         let end = post.room(3, 2, None, 500, 1024).unwrap().end;
         post.stage(3, [0; 4], end);
         assert_eq!(outbox.entry(3).unwrap().delta.start, 0);
+    }
+
+    #[test]
+    fn a_lent_delta_stays_where_it_is_until_it_is_taken_over() {
+        let outbox = outbox(4096);
+        let mut post = outbox.post();
+        let end = post.room(1, 0, None, 100, 1024).unwrap().end;
+        let lent = LentDelta { array: 0, offset: 77 };
+        post.stage_lent(1, [0; 4], lent, end);
+        assert!(post.publish(1));
+        assert_eq!(outbox.entry(1).unwrap().lent, Some(lent));
+        post.take_over(1, &[5; 100]);
+        let entry = outbox.entry(1).unwrap();
+        assert_eq!((entry.lent, outbox.delta(entry.delta)), (None, &[5; 100][..]));
+        let end = post.room(257, 256, None, 8, 1024).unwrap().end;
+        post.stage(257, [0; 4], end);
+        assert_eq!(outbox.entry(257).unwrap().lent, None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Group, Job, Lane, Role, Topology};
-use syncline_table::{Spec, Table, Tables};
+use syncline_table::{SharedArray, Spec, Table, Tables};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
 use syncline_transport::{Link, LinkError};
@@ -179,6 +179,22 @@ impl Session {
     /// Combines raw bytes of `dtype` over all workers, in place and in order of worker; no server takes part.
     pub fn aggregate_bytes(&self, array: &mut [u8], dtype: DType, op: ReduceOp, deadline: Deadline) -> Result<(), Error> {
         Ok(self.tables.aggregate(array, dtype, op, deadline)?)
+    }
+
+    /// An array of `bytes` zero bytes that tables take as it is, where others are copied before they count.
+    ///
+    /// An async or bounded add of it, as a whole table, is applied when the call returns.
+    /// ```
+    /// let session = syncline::Session::solo()?;
+    /// let table = session.array::<f32>(4).create()?;
+    /// let mut delta = session.empty_shared(16)?;
+    /// bytemuck::cast_slice_mut(delta.bytes_mut()).fill(0.5f32);
+    /// table.add(bytemuck::cast_slice(delta.bytes()))?;
+    /// assert_eq!(table.get()?, [0.5; 4]);
+    /// # Ok::<(), syncline::Error>(())
+    /// ```
+    pub fn empty_shared(&self, bytes: usize) -> Result<SharedArray, Error> {
+        Ok(self.tables.empty_shared(bytes)?)
     }
 
     /// The group of `ranks`, in this order, of which this process must be one. All members build it from the same list.

@@ -23,7 +23,14 @@ fn by() -> Deadline {
     Deadline::after(Duration::from_secs(20))
 }
 
-fn add(table: &Table, kind: &str) {
+fn add(session: &Session, table: &Table, kind: &str) {
+    if kind.ends_with("lent") {
+        let mut delta = session.empty_shared(SIZE as usize * 8).expect("memory");
+        bytemuck::cast_slice_mut(delta.bytes_mut()).fill(1_i64);
+        table.add(delta.bytes(), None, &AddOptions::default(), false, by()).expect("added");
+        bytemuck::cast_slice_mut(delta.bytes_mut()).fill(-77_i64); // nobody looks at it any more
+        return;
+    }
     let (delta, rows) = if kind.ends_with("rows") { (vec![1_i64; 4 * 70], Some(&ROWS[..])) } else { (vec![1; SIZE as usize], None) };
     table.add(bytemuck::cast_slice(&delta), rows, &AddOptions::default(), false, by()).expect("added");
 }
@@ -49,7 +56,7 @@ fn worker() {
     if session.rank() == 1 {
         mortality::die_at(std::env::var("MORTAL_STEP").expect("told").parse().expect("a number"));
         for number in 1..=ADDS {
-            add(&table, &kind);
+            add(&session, &table, &kind);
             if kind.starts_with("sync") {
                 // Fetching makes this worker apply rounds, and die in the middle of them.
                 writeln!(out, "published {number}").expect("a pipe");
@@ -155,6 +162,16 @@ fn async_rows() {
 #[test]
 fn bounded_arrays() {
     every_moment("bounded-minus");
+}
+
+#[test]
+fn async_arrays_that_are_lent() {
+    every_moment("async-lent");
+}
+
+#[test]
+fn bounded_arrays_that_are_lent() {
+    every_moment("bounded-minus-lent");
 }
 
 #[test]

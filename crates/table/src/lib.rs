@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod aggregate;
+mod arrays;
 mod caretaker;
 pub mod checkpoint;
 #[doc(hidden)]
@@ -23,6 +24,7 @@ mod tables;
 mod updater;
 
 pub use pending::Pending;
+pub use arrays::SharedArray;
 pub use spec::{Consistency, Shape, Spec};
 pub use table::Table;
 pub use tables::Tables;

@@ -18,6 +18,7 @@ use syncline_shm::store::Store;
 use syncline_wire::Fingerprint;
 use syncline_wire::codec::{decode_message, encode_message};
 
+use crate::arrays::Arrays;
 use crate::keys::KeyShare;
 use crate::partition::{Home, homes};
 use crate::share::{LocalShare, Place, Share, lanes};
@@ -44,7 +45,7 @@ pub(crate) fn create(tables: &Shared, number: u32, spec: Spec, initial: Option<&
         .map_err(|error| Error::Configuration { detail: format!("{spec}: {error}\nhint: a shorter name") })?;
     job.agree(&format!("table {number}: {spec}"), fingerprint(number, &spec), site, &payload, by)?;
     let made = Made { number, name: name.clone(), spec: spec.clone() };
-    let settled = made.settle_in(job, &vigil, by)?;
+    let settled = made.settle_in(job, &vigil, &tables.arrays, by)?;
     if let Some(share) = settled.needed_by_others(job) {
         tables.needed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(share);
     }
@@ -87,7 +88,7 @@ struct Settled {
 
 impl Made {
     /// Makes or finds what this process keeps of the table, and begins to serve those who reach it over links.
-    fn settle_in(&self, job: &Job, vigil: &Vigil, by: Deadline) -> Result<Settled, Error> {
+    fn settle_in(&self, job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, by: Deadline) -> Result<Settled, Error> {
         let reach: Arc<dyn Reach> = Arc::new(vigil.clone());
         let topology = job.topology();
         let (workers, servers) = (topology.workers(), topology.servers());
@@ -98,7 +99,7 @@ impl Made {
             Some((rows, _)) => {
                 let homes = homes(rows, &job.neighbourhoods(), |rank| servers.contains(&rank));
                 let index = homes.iter().position(|home| home.ranks.contains(&job.rank()));
-                let local = index.map(|index| map_share(job, vigil, self, &homes[index], by)).transpose()?;
+                let local = index.map(|index| map_share(job, vigil, arrays, self, &homes[index], by)).transpose()?;
                 Settled {
                     spec: self.spec.clone(),
                     layout: Layout::Ranges(homes.iter().map(|home| home.rows.clone()).collect()),
@@ -202,7 +203,7 @@ impl Settled {
     }
 }
 
-fn map_share(job: &Job, vigil: &Vigil, made: &Made, home: &Home, by: Deadline) -> Result<Arc<LocalShare>, Error> {
+fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: &Home, by: Deadline) -> Result<Arc<LocalShare>, Error> {
     let workers = job.topology().workers();
     let owners: Vec<u32> = workers.iter().enumerate().map(|(worker, rank)| home.owner(worker as u32, *rank)).collect();
     let mut spec = made.spec.clone();
@@ -217,6 +218,7 @@ fn map_share(job: &Job, vigil: &Vigil, made: &Made, home: &Home, by: Deadline) -
         hands: home.ranks.clone(),
         owners,
         vigil: vigil.clone(),
+        arrays: Arc::clone(arrays),
     };
     let key = u64::from(made.number) + 1;
     let operation = format!("making {}", place.title);
@@ -293,7 +295,7 @@ pub(crate) fn serve(job: &Arc<Job>) {
     debug_assert_eq!(job.role(), Role::Server);
     let job = Arc::clone(job);
     let body = move || {
-        let mut kept = Vec::new();
+        let (mut kept, arrays) = (Vec::new(), Arrays::of(&job));
         while let Ok(agreement) = job.next_agreement(Deadline::never()) {
             let Ok((number, spec)) = decode_message::<(u32, Spec)>("table", &agreement.payload, MOST_SPEC) else { continue };
             if spec.check().is_err() {
@@ -301,7 +303,7 @@ pub(crate) fn serve(job: &Arc<Job>) {
             }
             let name = spec.name.clone().unwrap_or_else(|| format!("table {number}"));
             let made = Made { number, name, spec };
-            match made.settle_in(&job, &job.vigil(), Deadline::after(job.timeout())) {
+            match made.settle_in(&job, &job.vigil(), &arrays, Deadline::after(job.timeout())) {
                 Ok(settled) => kept.push(settled),
                 Err(error) => tracing::warn!("rank {} cannot keep table `{}`: {error}", job.rank(), made.name),
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use syncline_cluster::{Deadline, Error};
 
 use crate::caretaker::Caretaker;
-use crate::keys::KeyShare;
+use crate::keys::{KeyShare, Pairs};
 use crate::share::{LocalShare, Selection, Share};
 use crate::spread::Spread;
 use crate::{AddOptions, Consistency, Pending, Shape, Spec};
@@ -113,6 +113,8 @@ impl Inner {
     /// Returns when what this worker added is applied, as far as that depends on this worker.
     pub(crate) fn flush(&self, by: Deadline) -> Result<(), Error> {
         match &self.way {
+            // Rounds wait for others; that this worker's adds count does not.
+            Way::Spread(spread) | Way::Keys { spread, .. } if self.spec.consistency == Consistency::Sync => spread.deliver(by),
             _ if self.spec.consistency == Consistency::Sync => Ok(()),
             Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
             Way::Here(share) if share.has_unapplied(self.worker) => share.settle(self.worker, *self.adds(), by),
@@ -148,7 +150,7 @@ impl Inner {
     }
 
     /// All pairs of a key-value table, server by server.
-    pub(crate) fn export_keys(&self, by: Deadline) -> Result<Vec<(Vec<i64>, Vec<u8>)>, Error> {
+    pub(crate) fn export_keys(&self, by: Deadline) -> Result<Vec<Pairs>, Error> {
         match &self.way {
             Way::Keys { spread, here } => spread.export(|| here.as_ref().map(|share| share.export()).unwrap_or_default(), by),
             _ => Ok(Vec::new()),
@@ -224,6 +226,12 @@ impl Inner {
             Way::Here(share) => {
                 let mut adds = self.adds();
                 let sequence = *adds + 1;
+                if let Some(lent) = share.lendable(rows, delta) {
+                    share.publish_lent(self.worker, sequence, options, lent, by)?;
+                    *adds = sequence;
+                    drop(adds);
+                    return share.applied_by(self.worker, sequence, delta, || share.settle_adds(self.worker, sequence, by));
+                }
                 if !share.add_alone(rows, options, delta, by)? {
                     let mut fill = |room: &mut [u8]| {
                         room.copy_from_slice(delta);
@@ -333,6 +341,18 @@ impl Table {
                 inner.wait_for_background(by)?;
             }
             return spread.add_get(delta, out, rows, options, by);
+        }
+        if let Way::Here(share) = &inner.way
+            && inner.spec.consistency == Consistency::Async
+            && let Some(lent) = share.lendable(inner.selection("add", delta.len(), rows)?, delta)
+        {
+            options.check(inner.spec.updater)?;
+            let mut adds = inner.adds();
+            let sequence = *adds + 1;
+            share.publish_lent(inner.worker, sequence, options, lent, by)?;
+            *adds = sequence;
+            drop(adds);
+            return share.applied_by(inner.worker, sequence, delta, || share.get(inner.worker, sequence, Selection::All, out, by));
         }
         self.add(delta, rows, options, false, by)?;
         self.get(out, rows, by)

@@ -9,9 +9,10 @@ use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
 
 use crate::aggregate::Aggregates;
+use crate::arrays::Arrays;
 use crate::caretaker::Caretaker;
 use crate::share::Share;
-use crate::{Spec, Table, saving, setup};
+use crate::{SharedArray, Spec, Table, saving, setup};
 
 /// The tables of a job. Making, saving and loading them is collective over its workers.
 #[derive(Clone)]
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     /// Shares that workers elsewhere reach through this process: it stays until they are done with them.
     pub(crate) needed: Mutex<Vec<Arc<dyn Share>>>,
     aggregates: Aggregates,
+    pub(crate) arrays: Arc<Arrays>,
 }
 
 impl Tables {
@@ -34,15 +36,16 @@ impl Tables {
         if job.role() == Role::Server {
             setup::serve(&job);
         }
-        Tables {
-            shared: Arc::new(Shared {
-                job,
-                made: Mutex::default(),
-                caretaker: Arc::default(),
-                needed: Mutex::default(),
-                aggregates: Aggregates::default(),
-            }),
-        }
+        let arrays = Arrays::of(&job);
+        let shared = Shared {
+            job,
+            made: Mutex::default(),
+            caretaker: Arc::default(),
+            needed: Mutex::default(),
+            aggregates: Aggregates::default(),
+            arrays,
+        };
+        Tables { shared: Arc::new(shared) }
     }
 
     /// Makes a table. Every worker calls it in the same order with the same `spec`; worker 0's `initial` counts.
@@ -120,6 +123,13 @@ impl Tables {
     /// others, and its later calls fail with the same error. Threads of one process take turns.
     pub fn aggregate(&self, array: &mut [u8], dtype: DType, op: ReduceOp, by: Deadline) -> Result<(), Error> {
         self.shared.aggregates.run(&self.shared.job, array, dtype, op, by)
+    }
+
+    /// An array of `bytes` zero bytes that tables of this host take as it is: an add of it, or of a part, to a whole table
+    /// is applied from where it stands. Any process may make any number of them, at any time.
+    pub fn empty_shared(&self, bytes: usize) -> Result<SharedArray, Error> {
+        self.shared.job.vigil().usable("empty_shared")?;
+        self.shared.arrays.make(bytes)
     }
 }
 

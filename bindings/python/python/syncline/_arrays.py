@@ -149,13 +149,15 @@ def divide(array: Any, name: str, workers: int) -> None:
 
 
 def empty_shared(shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> Array:
-    """An uninitialised array that tables work with best: aligned, and where possible shared with the neighbours."""
+    """An array that tables work with best: aligned, and shared with the neighbours if a session is open."""
     name = dtype if isinstance(dtype, str) else dtype_name(dtype)
     kind = _ml_bfloat16() if name in (BFLOAT16, "bf16") else np.dtype(dtype)
     if kind is None:
         raise ConfigurationError("empty_shared: NumPy knows no bfloat16\nhint: pip install ml_dtypes, or use float32")
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     size = int(np.prod(lengths, dtype=np.int64)) * kind.itemsize
+    if _native.is_open():
+        return np.asarray(_native.empty_shared(size)).view(kind).reshape(lengths)
     memory = np.empty(size + 63, np.uint8)
     start = -memory.ctypes.data % 64
     return memory[start : start + size].view(kind).reshape(lengths)
@@ -165,7 +167,10 @@ def _opened(given: Any) -> tuple[Array, str]:
     """Any input as an array and the name of its dtype; a copy only for what is no array yet."""
     if not isinstance(given, np.ndarray):
         if hasattr(given, "__dlpack__"):
-            view = _native.View(given)
+            try:
+                view = _native.View(given)
+            except BufferError as error:
+                raise ShapeMismatch(f"{type(given).__name__}: {error}") from error
             return np.asarray(view), view.dtype or np.asarray(view).dtype.name
         given = np.asarray(given)
     if given.dtype.name == BFLOAT16:
@@ -182,9 +187,19 @@ def _opened_in_place(out: Any, operation: str) -> tuple[Array, str]:
         except TypeError:
             raise DTypeMismatch(f"{operation}: a writable array is needed, not {type(out).__name__}") from None
     array, name = _opened(out)
-    if not array.flags.writeable:
+    if not array.flags.writeable or _is_secretly_constant(out):
         raise ShapeMismatch(f"{operation}: the array is read-only")
     return array, name
+
+
+def _is_secretly_constant(out: Any) -> bool:
+    """Whether its framework forbids to change it, which not all of them say through DLPack (JAX); NumPy is told."""
+    if isinstance(out, np.ndarray) or not hasattr(out, "__array__"):
+        return False
+    try:
+        return not np.asarray(out).flags.writeable
+    except (TypeError, RuntimeError):  # PyTorch's bfloat16, which NumPy cannot show
+        return False
 
 
 def _cast_half(array: Array, name: str, dtype: str, operation: str) -> Array:

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def empty_shared(shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> NDArray[Any]:
-    """An uninitialised NumPy array in memory that adds, gets and reductions use as it is.
+    """A NumPy array of zeros in memory that tables of this host reach too: adds of it as a whole are not copied.
+
+    Before `init` there is nobody to share with, and it is an ordinary array of anything. A process forked later shares
+    the memory rather than having a copy of it.
 
     It is a plain array otherwise: it may be sliced, kept and passed on, and lives as long as anything refers to it.
     """

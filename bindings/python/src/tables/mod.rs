@@ -11,4 +11,4 @@ pub(crate) use array::ArrayTable;
 pub(crate) use future::Future;
 pub(crate) use keys::KVTable;
 pub(crate) use matrix::MatrixTable;
-pub(crate) use whole::{aggregate, load, save};
+pub(crate) use whole::{aggregate, empty_shared, load, save};

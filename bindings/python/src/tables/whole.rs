@@ -8,6 +8,7 @@ use syncline::{DType, ReduceOp};
 
 use crate::arrays::{dtype_named, python};
 use crate::memory::Lent;
+use crate::view::View;
 use crate::{errors, interrupt, job};
 
 /// Saves all tables with their updater states below `path`. Every worker calls it.
@@ -58,6 +59,13 @@ pub(crate) fn aggregate<'py>(py: Python<'py>, array: &Bound<'py, PyAny>, op: &st
         python(py)?.call_method1("reduced", (array, &work, &name))?;
     }
     Ok(array.clone())
+}
+
+/// So many zero bytes in shared memory; the package gives them a dtype and a shape.
+#[pyfunction]
+pub(crate) fn empty_shared(py: Python<'_>, bytes: usize) -> PyResult<View> {
+    let session = job::current(py, "empty_shared")?;
+    Ok(View::of_shared(job::wait(py, || session.empty_shared(bytes))?))
 }
 
 fn operation(name: &str) -> Option<(ReduceOp, bool)> {

@@ -116,7 +116,8 @@ impl Neighbours {
     pub(super) fn wait(&self, operation: &str, meeting: Meeting, by: Deadline) -> Result<Vec<&Neighbour>, Error> {
         let vigil = &self.vigil;
         // What a dead worker published last is final, so all survivors come to the same answer.
-        let expected = |neighbour: &&Neighbour| !neighbour.came(meeting) && !(vigil.goes_on() && vigil.has_ended(neighbour.rank));
+        let left_out = |neighbour: &Neighbour| vigil.goes_on() && vigil.has_ended(neighbour.rank);
+        let expected = |neighbour: &&Neighbour| !neighbour.came(meeting) && !left_out(neighbour);
         let started = Instant::now();
         let bell = vigil.my_bell();
         while self.all.iter().any(|neighbour| expected(&neighbour)) {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use syncline_cluster::{Deadline, Error};
+use syncline_shm::array::Lent;
 use syncline_shm::outbox::{Entry, Outbox};
 use syncline_shm::store::{Hand, Hold, Progress};
 
@@ -16,6 +17,8 @@ pub(super) struct Add<'a> {
     pub(super) options: AddOptions,
     pub(super) entry: Entry,
     pub(super) outbox: &'a Outbox,
+    /// The delta, where it does not stand in the outbox.
+    lent: Option<Lent>,
 }
 
 impl Add<'_> {
@@ -26,6 +29,9 @@ impl Add<'_> {
     /// Bytes of the delta.
     #[inline]
     pub(super) fn delta(&self, bytes: Range<usize>) -> &[u8] {
+        if let Some(lent) = &self.lent {
+            return lent.bytes(bytes.start..bytes.end.min(self.entry.delta.len()));
+        }
         let start = self.entry.delta.start;
         self.outbox.delta(start + bytes.start..(start + bytes.end).min(self.entry.delta.end))
     }
@@ -35,7 +41,13 @@ impl LocalShare {
     /// The add with this number, if it makes sense for this share.
     pub(super) fn published_add(&self, worker: u32, sequence: u64) -> Result<Add<'_>, Error> {
         let outbox = &self.outboxes[worker as usize];
-        let add = outbox.entry(sequence).map(|entry| Add { worker, options: AddOptions::from_bits(entry.options), entry, outbox });
+        let add = outbox.entry(sequence).and_then(|entry| {
+            let lent = match entry.lent {
+                Some(lent) => Some(self.place.arrays.lent(lent, entry.delta.len())?),
+                None => None,
+            };
+            Some(Add { worker, options: AddOptions::from_bits(entry.options), entry, outbox, lent })
+        });
         let row_bytes = self.cols as usize * self.dtype.size();
         add.filter(|add| {
             let rows = add.entry.ids.as_ref().map(|range| range.len() / 8);
@@ -202,7 +214,7 @@ impl LocalShare {
             if epoch != 0 {
                 self.stamp(add.worker, elements.start, old[0], new[0]);
             }
-            if let Some(emit) = emit.as_deref_mut() {
+            if let Some(emit) = emit {
                 emit.block(elements.start, new[0]);
             }
         });

@@ -10,6 +10,7 @@ use syncline_tensor::DType;
 
 use super::emit::IntoArray;
 use super::{Emit, LaneInfo, Selection, Share};
+use crate::arrays::Arrays;
 use crate::updater::{StateLane, apply_in_place};
 use crate::{AddOptions, Consistency, Spec};
 
@@ -36,6 +37,8 @@ pub(crate) struct Place {
     /// The rank that owns each worker's outbox here: the worker itself if it is a neighbour, else the server it talks to.
     pub(crate) owners: Vec<u32>,
     pub(crate) vigil: Vigil,
+    /// Where deltas stand that were not copied.
+    pub(crate) arrays: Arc<Arrays>,
 }
 
 impl Place {
@@ -364,7 +367,7 @@ impl LocalShare {
         self.outboxes.iter().map(|outbox| outbox.published()).collect()
     }
 
-    fn post(&self, worker: u32) -> Result<MutexGuard<'_, Post>, Error> {
+    pub(super) fn post(&self, worker: u32) -> Result<MutexGuard<'_, Post>, Error> {
         let post = self.posts[worker as usize]
             .as_ref()
             .ok_or_else(|| Error::Configuration { detail: format!("{}: worker {worker} does not write here", self.place.title) })?;
@@ -372,7 +375,7 @@ impl LocalShare {
     }
 
     /// Wakes neighbours that sleep until a clock moves.
-    fn ring_neighbours(&self) {
+    pub(super) fn ring_neighbours(&self) {
         for rank in &self.place.hands {
             if let Some(bell) = self.place.vigil.bell(*rank) {
                 bell.ring_if_waiting();

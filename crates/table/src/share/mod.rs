@@ -4,6 +4,7 @@
 mod apply;
 mod changed;
 mod emit;
+mod lending;
 mod local;
 mod rescue;
 mod rounds;
