@@ -188,7 +188,7 @@ impl LocalShare {
         add: &Add<'_>,
         delta: &[u8],
         progress: Progress<'_>,
-        mut emit: Option<&mut (dyn Emit + '_)>,
+        emit: Option<&mut (dyn Emit + '_)>,
     ) {
         let updater = self.place.spec.updater;
         let epoch = self.store.header().epoch().get_ordered();
