@@ -35,8 +35,12 @@ impl LocalShare {
     ) -> Result<(), Error> {
         let rounds = self.store.header().rounds();
         let mut emitted = false;
-        while rounds.get() < goal {
+        loop {
+            // Looked at once: others count rounds too, and the one after `goal` needs this worker's next add.
             let round = rounds.get() + 1;
+            if round > goal {
+                break;
+            }
             self.wait_for_round(what, worker, round, by)?;
             let emit = if round == goal { emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit) } else { None };
             emitted = self.finish_round(worker, round, emit, by)?;
