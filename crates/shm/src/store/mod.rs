@@ -4,7 +4,7 @@
 //!  [ header ][ hand 0 ][ hand 1 ] …   [ stripe words ][ lane 0: values ][ lane 1: a state ] … [ stamps of rows ]
 //! ```
 //! The elements are cut into stripes; a stripe is read without a lock and changed by one [`Hand`] at a time (see
-//! `stripe`). A change never lets anyone see or inherit half of it: new contents are written beside the old ones first
+//! [`stripe`](crate::stripe)). A change never lets anyone see or inherit half of it: new contents are written beside the old ones first
 //! and copied over under a redo record (see `hand`).
 //!
 //! Cost: a read is one copy and two loads per stripe. A change is one pass over the old contents, one write to a
@@ -13,7 +13,6 @@
 
 mod hand;
 mod racing_copy;
-mod stripe;
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -21,12 +20,12 @@ use std::sync::Arc;
 
 pub use hand::MOST_LANES;
 use hand::{Record, SCRATCH};
-pub use stripe::{Busy, StripeWord};
 
 use crate::mortality::moment;
 pub use crate::placed::AtomicWord;
 use crate::placed::{Line, Placed, Shared};
 use crate::segment::Segment;
+pub use crate::stripe::{Busy, StripeWord};
 use crate::sync::{Ordering, fence};
 
 /// How a store is laid out; every process that maps it must come to the same.
