@@ -132,7 +132,13 @@ impl Aggregates {
             }
             if by.expired() {
                 let hint = "the other thread's call waits for other workers".into();
-                return Err(Error::Timeout { operation: operation(), missing: vec![], detail: String::new(), waited: started.elapsed(), hint });
+                return Err(Error::Timeout {
+                    operation: operation(),
+                    missing: vec![],
+                    detail: String::new(),
+                    waited: started.elapsed(),
+                    hint,
+                });
             }
             std::thread::sleep(Duration::from_micros(100));
         }
