@@ -254,6 +254,34 @@ def test_shared_arrays_are_arrays(dtype: Any) -> None:
     table.add_get(array, out=array)
     assert (array == 4).all()
     assert sl.empty_shared(5).dtype == np.float32
+    assert sl.empty_shared(5).tolist() == [0] * 5
+
+
+def test_shared_arrays_of_odd_shapes() -> None:
+    assert sl.empty_shared(()).shape == ()
+    assert sl.empty_shared((0, 3)).shape == (0, 3)
+    assert sl.empty_shared((4,)).shape == (4,)
+    shapes: list[Any] = [-1, (2, -3), (2**40, 2**40)]
+    for shape in shapes:
+        with pytest.raises(sl.ConfigurationError, match="no shape"):
+            sl.empty_shared(shape)
+    with pytest.raises(sl.ConfigurationError, match="complex64"):
+        sl.empty_shared(3, "complex64")
+
+
+def test_a_shared_array_outlives_its_name_and_its_job() -> None:
+    part = sl.empty_shared(1000)[10:20]
+    part[:] = 7
+    for _ in range(50):
+        sl.empty_shared(1000)[:] = 9  # memory that is given back is used again
+    assert part.tolist() == [7] * 10
+    table = sl.ArrayTable(10)
+    table.add(part)
+    part[:] = 0
+    assert table.get().tolist() == [7] * 10
+    sl.shutdown()
+    part += 1
+    assert part.tolist() == [1] * 10
 
 
 def test_an_array_that_must_not_change_is_no_out() -> None:

@@ -70,7 +70,10 @@ fn adds_of_shared_arrays_count_once_however_they_are_mixed_and_may_be_changed_at
                     match round % 3 {
                         0 => table.add(delta, None, &options, round % 2 == 0, by()).expect("added"),
                         1 => table.add_get(delta, &mut out, None, &options, by()).expect("added and fetched"),
-                        _ => table.add(&copied, None, &options, false, by()).expect("added"),
+                        _ => {
+                            out.copy_from_slice(delta); // memory that is not shared
+                            table.add(&out, None, &options, false, by()).expect("added");
+                        }
                     }
                 }
                 shared.bytes_mut().fill(0x55);
