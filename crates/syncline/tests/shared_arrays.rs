@@ -66,7 +66,6 @@ fn adds_of_shared_arrays_count_once_however_they_are_mixed_and_may_be_changed_at
                 for round in 0..20 {
                     bytemuck::cast_slice_mut::<u8, i32>(shared.bytes_mut()).fill(round);
                     let delta = &shared.bytes()[64..]; // a part of it
-                    let copied = delta.to_vec();
                     match round % 3 {
                         0 => table.add(delta, None, &options, round % 2 == 0, by()).expect("added"),
                         1 => table.add_get(delta, &mut out, None, &options, by()).expect("added and fetched"),
