@@ -17,6 +17,7 @@ import pytest
 from conftest import Program, Stage
 
 HELLO = Path(__file__).parents[3] / "examples" / "python" / "hello.py"
+DIGITS = HELLO.with_name("digits.py")
 HOSTS = 3
 PREFIX = "slp"  # begins the names of everything made here; the process id follows, so that leftovers can be told
 
@@ -136,3 +137,20 @@ def test_a_rank_killed_on_another_host_is_named_with_its_host(hosts: Hosts, stag
     for rank in (ranks[0], ranks[2], ranks[3]):
         assert re.match(r"lost 1 barrier \d+: rank 1 \(h2, pid \d+\)", rank.wait_for_line("lost"))
         assert time.monotonic() - killed < 2
+
+
+def test_digits_end_in_the_same_bits_on_one_host_and_on_two(hosts: Hosts, stage: Stage) -> None:
+    """The weights of sync training depend on the workers' number, not on where they sit."""
+    pytest.importorskip("sklearn")
+    code = f"""
+        import runpy, sys
+        sys.path.insert(0, {str(DIGITS.parent)!r})
+        sys.argv = ["digits.py", "--sync", "--hash", "--epochs", "5"]
+        runpy.run_path({str(DIGITS)!r}, run_name="__main__")
+        """
+    hashes = []
+    for layout in ([1, 1, 1, 1], [1, 1, 2, 2]):
+        ended = [rank.end() for rank in hosts.start(stage, layout, code)]
+        assert [rank.status for rank in ended] == [0] * 4, "\n".join(map(str, ended))
+        hashes.append(re.findall(r"\b[0-9a-f]{16,}\b", ended[0].out))
+    assert hashes[0] and hashes[0] == hashes[1]

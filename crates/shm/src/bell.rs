@@ -49,9 +49,9 @@ impl Bell {
         self.ring_if_waiting_for_published();
     }
 
-    /// The same after [`publish`](crate::sync::publish), which has fenced already: one load.
+    /// The same after [`AtomicWord::publish`](crate::store::AtomicWord::publish), which has fenced already: one load.
     #[inline]
-    pub(crate) fn ring_if_waiting_for_published(&self) {
+    pub fn ring_if_waiting_for_published(&self) {
         if self.waiters.load(Ordering::Relaxed) != 0 {
             self.ring();
         }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use syncline_cluster::{Deadline, Error, Vigil};
+use syncline_shm::bell::Bell;
 use syncline_shm::outbox::{Full, Outbox, Post};
 use syncline_shm::store::{Hand, Layout, Store, block_elements};
 use syncline_tensor::DType;
@@ -81,6 +82,8 @@ pub(crate) struct LocalShare {
     pub(super) block: u64,
     /// This process is the only one that has the share: nobody can inherit, so nothing needs a record.
     pub(super) alone: bool,
+    /// Where the neighbours sleep.
+    bells: Vec<syncline_shm::Shared<Bell>>,
     /// Deaths that were looked after.
     pub(super) deaths_seen: std::sync::atomic::AtomicU32,
     /// Epoch of each worker's last get of changed rows.
@@ -103,6 +106,7 @@ impl LocalShare {
             posts,
             block: ((BLOCK / dtype.size()) as u64).min(block_elements(&widest)),
             alone: place.hands.len() == 1 && place.workers.len() == 1,
+            bells: place.hands.iter().filter_map(|rank| place.vigil.bell(*rank)).collect(),
             store,
             outboxes,
             deaths_seen: std::sync::atomic::AtomicU32::new(0),
@@ -228,7 +232,11 @@ impl LocalShare {
         }
         match self.place.spec.consistency {
             Consistency::Sync => {
-                self.ring_neighbours();
+                // Only the last add of a round lets anyone go. Of several at once the fence in `publish` picks one: each
+                // stores its own count before it reads the others'.
+                if self.outboxes.iter().all(|outbox| outbox.published() >= sequence || outbox.is_finished()) {
+                    self.ring_neighbours();
+                }
                 Ok(())
             }
             Consistency::Bounded(_) => {
@@ -376,11 +384,8 @@ impl LocalShare {
 
     /// Wakes neighbours that sleep until a clock moves.
     pub(super) fn ring_neighbours(&self) {
-        for rank in &self.place.hands {
-            if let Some(bell) = self.place.vigil.bell(*rank) {
-                bell.ring_if_waiting();
-            }
-        }
+        // Every word that lets somebody go is stored by `publish`, which fences.
+        self.bells.iter().for_each(|bell| bell.ring_if_waiting_for_published());
     }
 }
 
