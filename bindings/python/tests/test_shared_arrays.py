@@ -11,7 +11,7 @@ from conftest import Stage, command
 @pytest.mark.usefixtures("alone")
 def test_an_array_begins_as_zeros_on_a_page_and_outlives_the_session() -> None:
     array = sl.empty_shared((200, 30), "float64")
-    assert (array.shape, array.dtype, array.ctypes.data % 4096) == ((200, 30), np.float64, 0)
+    assert (array.shape, array.dtype, array.ctypes.data % 4096) == ((200, 30), np.dtype("float64"), 0)
     assert not array.any()
     row = array[7]
     sl.shutdown()
