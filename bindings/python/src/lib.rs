@@ -13,6 +13,7 @@ mod interrupt;
 mod job;
 mod log;
 mod memory;
+mod parental;
 mod tables;
 mod topology;
 mod view;

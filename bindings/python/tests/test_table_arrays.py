@@ -214,8 +214,12 @@ def test_sizes_are_told_as_needed_and_given() -> None:
 
 
 def test_an_array_on_a_gpu_is_refused_with_advice() -> None:
-    with pytest.raises(BufferError, match="copy it to the CPU"):
-        sl.ArrayTable(2).add(Tensor(np.ones(2, np.float32), device=GPU))
+    elsewhere = Tensor(np.ones(2, np.float32), device=GPU)
+    table = sl.ArrayTable(2)
+    for call in (table.add, table.get, sl.aggregate):
+        with pytest.raises(sl.ShapeMismatch, match="copy it to the CPU"):
+            call(elsewhere)
+    assert elsewhere.out == 0
 
 
 def test_whole_numbers_are_neither_rounded_nor_cut() -> None:
@@ -250,3 +254,50 @@ def test_shared_arrays_are_arrays(dtype: Any) -> None:
     table.add_get(array, out=array)
     assert (array == 4).all()
     assert sl.empty_shared(5).dtype == np.float32
+    assert sl.empty_shared(5).tolist() == [0] * 5
+
+
+def test_shared_arrays_of_odd_shapes() -> None:
+    assert sl.empty_shared(()).shape == ()
+    assert sl.empty_shared((0, 3)).shape == (0, 3)
+    assert sl.empty_shared((4,)).shape == (4,)
+    shapes: list[Any] = [-1, (2, -3), (2**40, 2**40)]
+    for shape in shapes:
+        with pytest.raises(sl.ConfigurationError, match="no shape"):
+            sl.empty_shared(shape)
+    with pytest.raises(sl.ConfigurationError, match="complex64"):
+        sl.empty_shared(3, "complex64")
+
+
+def test_a_shared_array_outlives_its_name_and_its_job() -> None:
+    part = sl.empty_shared(1000)[10:20]
+    part[:] = 7
+    for _ in range(50):
+        sl.empty_shared(1000)[:] = 9  # memory that is given back is used again
+    assert part.tolist() == [7] * 10
+    table = sl.ArrayTable(10)
+    table.add(part)
+    part[:] = 0
+    assert table.get().tolist() == [7] * 10
+    sl.shutdown()
+    part += 1
+    assert part.tolist() == [1] * 10
+
+
+def test_an_array_that_must_not_change_is_no_out() -> None:
+    table = sl.ArrayTable(4, [1, 2, 3, 4])
+    frozen = np.zeros(4, np.float32)
+    frozen.flags.writeable = False
+
+    class Constant(Tensor):
+        """As in JAX: DLPack hands out the memory, and only NumPy hears that it is constant."""
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            return frozen
+
+    for out in (frozen, Versioned(frozen), Constant(np.zeros(8, np.float32)[::2]), b"1234123412341234"):
+        with pytest.raises(sl.ShapeMismatch):
+            table.get(out)
+        with pytest.raises(sl.ShapeMismatch):
+            sl.aggregate(out)
+    assert not frozen.any()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import timeit
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -319,3 +320,10 @@ def test_a_forked_child_can_use_no_table_and_harms_none(stage: Stage) -> None:
         """
     )
     assert (ended.status, ended.out, ended.err) == (0, "[[1.0, 1.0], [1.0, 1.0]] [[0.0, 0.0], [0.0, 0.0]]\n", ""), ended
+
+
+def test_a_small_pull_takes_a_few_microseconds() -> None:
+    table, out = sl.ArrayTable(16), np.zeros(16, np.float32)
+    for pull in (table.get, lambda: table.get(out)):
+        best = min(timeit.repeat(pull, number=1000, repeat=50)) / 1000  # what else the machine does is not in the best
+        assert best < 5e-6, f"{best * 1e6:.2f} µs"

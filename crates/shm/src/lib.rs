@@ -29,6 +29,7 @@ pub mod ring;
 pub mod segment;
 #[cfg(not(loom))]
 pub mod store;
+pub mod stripe;
 mod sync;
 pub mod wait;
 

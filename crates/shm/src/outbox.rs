@@ -327,7 +327,9 @@ impl Post {
 
     /// Copies the delta of a published add that was lent into its room, so that its owner may have it back.
     pub fn take_over(&mut self, sequence: u64, delta: &[u8]) {
-        let Some(entry) = self.outbox.entry(sequence).filter(|entry| entry.lent.is_some() && entry.delta.len() == delta.len()) else { return };
+        let Some(entry) = self.outbox.entry(sequence).filter(|entry| entry.lent.is_some() && entry.delta.len() == delta.len()) else {
+            return;
+        };
         // SAFETY: the room was checked by `entry` to lie inside the body and belongs to this add alone (`room`); nobody
         // reads it before the word below says that the delta is there.
         unsafe { std::ptr::copy_nonoverlapping(delta.as_ptr(), self.outbox.body.as_ptr().add(entry.delta.start), delta.len()) };

@@ -11,6 +11,7 @@ use loom::thread;
 use syncline_shm::bell::Bell;
 use syncline_shm::meeting::{MeetError, Meeting};
 use syncline_shm::ring::PushError;
+use syncline_shm::stripe::StripeWord;
 use syncline_shm::wait::{Deadline, Patience, WaitError, wait_for};
 use syncline_shm::{arena, ring};
 
@@ -333,5 +334,89 @@ fn a_leader_releases_those_who_sleep() {
         let released: Result<(), MeetError> = member.wait_released(round, 0, Deadline::never(), &|_| false);
         released.unwrap();
         led.join().unwrap();
+    });
+}
+
+/// Two numbers that always change together, guarded by a stripe's word; they are read without a lock, so they may race.
+struct Pair {
+    word: StripeWord,
+    first: loom::sync::atomic::AtomicU64,
+    second: loom::sync::atomic::AtomicU64,
+}
+
+fn pair() -> Arc<Pair> {
+    let zero = || loom::sync::atomic::AtomicU64::new(0);
+    Arc::new(Pair { word: StripeWord::default(), first: zero(), second: zero() })
+}
+
+fn add_one(pair: &Pair) {
+    pair.first.store(pair.first.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    pair.second.store(pair.second.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+#[test]
+fn a_stripe_has_one_hand_at_a_time() {
+    explore(3, || {
+        let pair = pair();
+        let hands: Vec<_> = (0..2)
+            .map(|hand| {
+                let pair = Arc::clone(&pair);
+                thread::spawn(move || {
+                    while pair.word.try_take(hand).is_err() {
+                        thread::yield_now();
+                    }
+                    add_one(&pair);
+                    pair.word.let_go();
+                })
+            })
+            .collect();
+        hands.into_iter().for_each(|hand| hand.join().unwrap());
+        assert_eq!((pair.first.load(Ordering::Relaxed), pair.second.load(Ordering::Relaxed)), (2, 2));
+        assert_eq!(pair.word.holder(), None);
+    });
+}
+
+#[test]
+fn a_reader_of_a_stripe_never_believes_half_a_change() {
+    explore(3, || {
+        let pair = pair();
+        let writer = {
+            let pair = Arc::clone(&pair);
+            thread::spawn(move || {
+                pair.word.try_take(0).unwrap();
+                add_one(&pair);
+                pair.word.let_go();
+            })
+        };
+        if let Ok(begun) = pair.word.begin() {
+            let (first, second) = (pair.first.load(Ordering::Relaxed), pair.second.load(Ordering::Relaxed));
+            if pair.word.unchanged(begun) {
+                assert_eq!(first, second);
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_dead_hands_stripe_has_one_heir() {
+    explore(3, || {
+        let pair = pair();
+        pair.word.try_take(7).unwrap(); // and it dies
+        let heirs: Vec<_> = (0..2)
+            .map(|heir| {
+                let pair = Arc::clone(&pair);
+                thread::spawn(move || {
+                    let inherits = pair.word.inherit(7, heir);
+                    if inherits {
+                        add_one(&pair);
+                        pair.word.let_go();
+                    }
+                    inherits
+                })
+            })
+            .collect();
+        let inherited = heirs.into_iter().map(|heir| heir.join().unwrap()).filter(|inherits| *inherits).count();
+        assert_eq!((inherited, pair.first.load(Ordering::Relaxed)), (1, 1));
     });
 }

@@ -143,7 +143,6 @@ fn sync_workers_see_the_same_rounds() {
         for worker in &seen[1..] {
             assert!(worker == &seen[0], "{world} workers, {manner:?}");
         }
-        
     }
 }
 
@@ -286,7 +285,9 @@ fn large_adds_reach_others_without_a_get_or_barrier() {
         if session.rank() == 0 {
             add(&table, &vec![1.0_f32; size as usize], None);
         } else {
-            syncline_testkit::ranks::eventually("the add arrives", std::time::Duration::from_secs(5), || get::<f32>(&table, None)[7] == 1.0);
+            syncline_testkit::ranks::eventually("the add arrives", std::time::Duration::from_secs(5), || {
+                get::<f32>(&table, None)[7] == 1.0
+            });
         }
         session.barrier().unwrap();
     });

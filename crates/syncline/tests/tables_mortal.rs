@@ -112,7 +112,10 @@ fn die_at(kind: &str, step: u64) -> bool {
     };
     let (survivor, victim) = (start("0"), start("1"));
     let (victim, survivor) = (victim.finish_within(LIMIT), survivor.finish_within(LIMIT));
-    let context = format!("{kind}, step {step}\n--- victim\n{}{}\n--- survivor\n{}{}", victim.stdout, victim.stderr, survivor.stdout, survivor.stderr);
+    let context = format!(
+        "{kind}, step {step}\n--- victim\n{}{}\n--- survivor\n{}{}",
+        victim.stdout, victim.stderr, survivor.stdout, survivor.stderr
+    );
     assert!(survivor.status.success(), "{context}");
     let added = victim.stdout.lines().filter(|line| line.contains("added ")).count() as i64;
     let published = victim.stdout.lines().filter(|line| line.contains("published ")).count() as i64;
@@ -123,12 +126,16 @@ fn die_at(kind: &str, step: u64) -> bool {
         true => ROWS.iter().filter(|row| **row as usize == index / 70).count() as i64,
         false => 1,
     };
-    let first = values.iter().enumerate().find(|(index, _)| times(*index) > 0).map(|(index, value)| sign * value / times(index)).expect("a row");
+    let first =
+        values.iter().enumerate().find(|(index, _)| times(*index) > 0).map(|(index, value)| sign * value / times(index)).expect("a row");
     for (index, value) in values.iter().enumerate() {
         assert_eq!(*value, sign * first * times(index), "number {index} does not fit the others: half of an add\n{context}");
     }
     let acknowledged = added.max(published);
-    assert!((acknowledged..=acknowledged + 1).contains(&first), "{first} adds are in the table, {acknowledged} were acknowledged\n{context}");
+    assert!(
+        (acknowledged..=acknowledged + 1).contains(&first),
+        "{first} adds are in the table, {acknowledged} were acknowledged\n{context}"
+    );
     victim.stdout.contains("survived")
 }
 

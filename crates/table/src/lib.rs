@@ -23,8 +23,8 @@ mod table;
 mod tables;
 mod updater;
 
-pub use pending::Pending;
 pub use arrays::SharedArray;
+pub use pending::Pending;
 pub use spec::{Consistency, Shape, Spec};
 pub use table::Table;
 pub use tables::Tables;

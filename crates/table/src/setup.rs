@@ -54,7 +54,7 @@ pub(crate) fn create(tables: &Shared, number: u32, spec: Spec, initial: Option<&
         way.set_initial(initial, &spec, workers.len() as u32, by)?;
     }
     job.agree(&format!("table {number} is ready"), Fingerprint::of("ready").name(&number.to_string()).finish(), site, &[], by)?;
-    let inner = Inner::new(number, name, spec, worker as u32, way, job.timeout(), Arc::clone(&tables.caretaker));
+    let inner = Inner::new(number, name, spec, worker as u32, way, vigil, Arc::clone(&tables.caretaker));
     Ok(Table { inner: Arc::new(inner) })
 }
 
@@ -257,7 +257,15 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
 }
 
 /// Waits until `owner` has claimed the memory under `key`.
-pub(crate) fn find(job: &Job, vigil: &Vigil, operation: &str, key: [u64; 2], owner: u32, at_least: usize, by: Deadline) -> Result<Arc<Segment>, Error> {
+pub(crate) fn find(
+    job: &Job,
+    vigil: &Vigil,
+    operation: &str,
+    key: [u64; 2],
+    owner: u32,
+    at_least: usize,
+    by: Deadline,
+) -> Result<Arc<Segment>, Error> {
     let started = Instant::now();
     let operation = operation.to_owned();
     loop {

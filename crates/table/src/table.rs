@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use syncline_cluster::{Deadline, Error};
+use syncline_cluster::{Deadline, Error, Vigil};
 
 use crate::caretaker::Caretaker;
-use crate::keys::KeyShare;
+use crate::keys::{KeyShare, Pairs};
 use crate::share::{LocalShare, Selection, Share};
 use crate::spread::Spread;
 use crate::{AddOptions, Consistency, Pending, Shape, Spec};
@@ -58,7 +58,7 @@ pub(crate) struct Inner {
     /// This process's worker number.
     pub(crate) worker: u32,
     pub(crate) way: Way,
-    pub(crate) timeout: Duration,
+    pub(crate) vigil: Vigil,
     /// Adds this worker has made.
     adds: Mutex<u64>,
     caretaker: Arc<Caretaker>,
@@ -68,14 +68,14 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn new(number: u32, name: String, spec: Spec, worker: u32, way: Way, timeout: Duration, caretaker: Arc<Caretaker>) -> Inner {
+    pub(crate) fn new(number: u32, name: String, spec: Spec, worker: u32, way: Way, vigil: Vigil, caretaker: Arc<Caretaker>) -> Inner {
         Inner {
             number,
             name,
             spec,
             worker,
             way,
-            timeout,
+            vigil,
             adds: Mutex::new(0),
             caretaker,
             noted: AtomicBool::new(false),
@@ -113,6 +113,8 @@ impl Inner {
     /// Returns when what this worker added is applied, as far as that depends on this worker.
     pub(crate) fn flush(&self, by: Deadline) -> Result<(), Error> {
         match &self.way {
+            // Rounds wait for others; that this worker's adds count does not.
+            Way::Spread(spread) | Way::Keys { spread, .. } if self.spec.consistency == Consistency::Sync => spread.deliver(by),
             _ if self.spec.consistency == Consistency::Sync => Ok(()),
             Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
             Way::Here(share) if share.has_unapplied(self.worker) => share.settle(self.worker, *self.adds(), by),
@@ -148,7 +150,7 @@ impl Inner {
     }
 
     /// All pairs of a key-value table, server by server.
-    pub(crate) fn export_keys(&self, by: Deadline) -> Result<Vec<(Vec<i64>, Vec<u8>)>, Error> {
+    pub(crate) fn export_keys(&self, by: Deadline) -> Result<Vec<Pairs>, Error> {
         match &self.way {
             Way::Keys { spread, here } => spread.export(|| here.as_ref().map(|share| share.export()).unwrap_or_default(), by),
             _ => Ok(Vec::new()),
@@ -183,6 +185,7 @@ impl Inner {
 
     /// Rows the call is about, checked against the bytes given.
     fn selection<'a>(&self, what: &str, bytes: usize, rows: Option<&'a [i64]>) -> Result<Selection<'a>, Error> {
+        self.vigil.usable(&self.name)?;
         let Some((all, cols)) = self.spec.rows_and_cols() else {
             return Err(Error::Configuration { detail: format!("{}: a key-value table takes keys", self.operation(what)) });
         };
@@ -272,14 +275,25 @@ impl Inner {
             let detail = format!("{} values given for {} keys", bytes / size, keys.len());
             return Err(Error::ShapeMismatch { operation: self.operation(what), detail });
         }
+        self.vigil.usable(&self.name)?;
         Ok(spread)
     }
 
     fn wait_for_background(&self, by: Deadline) -> Result<(), Error> {
         let mut running = self.background.0.lock().expect("no panic while held");
         while *running > 0 {
-            if by.expired() || by.interrupted() {
-                return Err(Error::Interrupted { operation: self.operation("add after a get in the background"), waited: by.waited() });
+            let operation = || self.operation("add after a get in the background");
+            if by.interrupted() {
+                return Err(Error::Interrupted { operation: operation(), waited: by.waited() });
+            }
+            if by.expired() {
+                return Err(Error::Timeout {
+                    operation: operation(),
+                    missing: Vec::new(),
+                    detail: ": that get waits for others".into(),
+                    waited: by.waited(),
+                    hint: "wait for the get's result; it names whom it waits for".into(),
+                });
             }
             running = self.background.1.wait_timeout(running, by.slice(Duration::from_millis(50))).expect("no panic while held").0;
         }
@@ -366,7 +380,7 @@ impl Table {
         inner.selection("get", bytes, rows.as_deref())?;
         let own_adds = *inner.adds();
         *inner.background.0.lock().expect("no panic while held") += 1;
-        let by = Deadline::after(inner.timeout);
+        let by = Deadline::after(inner.vigil.timeout());
         let counted = Counted(Arc::clone(&inner));
         Pending::run(move || {
             let mut out = vec![0; bytes];
@@ -416,7 +430,7 @@ impl Table {
         let mut clocks = match &self.inner.way {
             Way::Here(share) => share.clocks(),
             Way::Spread(spread) | Way::Keys { spread, .. } => {
-                return spread.clocks(Deadline::after(self.inner.timeout)).unwrap_or_default();
+                return spread.clocks(Deadline::after(self.inner.vigil.timeout())).unwrap_or_default();
             }
         };
         let mine = &mut clocks[self.inner.worker as usize];

@@ -6,6 +6,7 @@ below may copy once. bfloat16, which NumPy does not know, is held as 16 plain bi
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,8 @@ def dtype_object(dtype: str) -> Any:
 
 def dtype_name(dtype: DTypeLike) -> str:
     """The name of a dtype that was given as NumPy's object, a type, or a framework's own (``torch.float32``)."""
+    if dtype == BFLOAT16:
+        return BFLOAT16
     try:
         return np.dtype(dtype).name
     except TypeError:
@@ -150,13 +153,17 @@ def divide(array: Any, name: str, workers: int) -> None:
 
 def empty_shared(shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> Array:
     """An array that tables work with best: aligned, and shared with the neighbours if a session is open."""
-    name = dtype if isinstance(dtype, str) else dtype_name(dtype)
-    kind = _ml_bfloat16() if name in (BFLOAT16, "bf16") else np.dtype(dtype)
+    name = dtype_name(dtype)
+    if name not in KNOWN:
+        raise ConfigurationError(f"empty_shared: dtype {name!r} is not one of {', '.join(KNOWN)}")
+    kind = _ml_bfloat16() if name == BFLOAT16 else np.dtype(name)
     if kind is None:
         raise ConfigurationError("empty_shared: NumPy knows no bfloat16\nhint: pip install ml_dtypes, or use float32")
-    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
-    size = int(np.prod(lengths, dtype=np.int64)) * kind.itemsize
-    if _native.is_open():
+    lengths = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(length) for length in shape)
+    size = math.prod(lengths) * kind.itemsize
+    if min(lengths, default=0) < 0 or size >= 2**63:
+        raise ConfigurationError(f"empty_shared: {lengths} is no shape of an array")
+    if _native.is_open() and size > 0:
         return np.asarray(_native.empty_shared(size)).view(kind).reshape(lengths)
     memory = np.empty(size + 63, np.uint8)
     start = -memory.ctypes.data % 64
@@ -167,7 +174,10 @@ def _opened(given: Any) -> tuple[Array, str]:
     """Any input as an array and the name of its dtype; a copy only for what is no array yet."""
     if not isinstance(given, np.ndarray):
         if hasattr(given, "__dlpack__"):
-            view = _native.View(given)
+            try:
+                view = _native.View(given)
+            except BufferError as error:
+                raise ShapeMismatch(f"{type(given).__name__}: {error}") from error
             return np.asarray(view), view.dtype or np.asarray(view).dtype.name
         given = np.asarray(given)
     if given.dtype.name == BFLOAT16:
@@ -184,9 +194,19 @@ def _opened_in_place(out: Any, operation: str) -> tuple[Array, str]:
         except TypeError:
             raise DTypeMismatch(f"{operation}: a writable array is needed, not {type(out).__name__}") from None
     array, name = _opened(out)
-    if not array.flags.writeable:
+    if not array.flags.writeable or _is_secretly_constant(out):
         raise ShapeMismatch(f"{operation}: the array is read-only")
     return array, name
+
+
+def _is_secretly_constant(out: Any) -> bool:
+    """Whether its framework forbids to change it, which not all of them say through DLPack (JAX); NumPy is told."""
+    if isinstance(out, np.ndarray) or not hasattr(out, "__array__"):
+        return False
+    try:
+        return not np.asarray(out).flags.writeable
+    except (TypeError, RuntimeError):  # PyTorch's bfloat16, which NumPy cannot show
+        return False
 
 
 def _cast_half(array: Array, name: str, dtype: str, operation: str) -> Array:

@@ -3,7 +3,6 @@
 //! The lock is held for a moment at a time and never while Python code runs: that may let another thread go on, which
 //! would wait for the lock with the interpreter in its hands.
 
-use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use pyo3::prelude::*;
 use syncline::{DType, Pending};
 
 use crate::arrays::{presented, python};
+use crate::parental::Parental;
 use crate::view::View;
 use crate::{errors, interrupt, job};
 
@@ -25,7 +25,7 @@ pub(crate) struct Future {
 
 enum State {
     /// Shared, since several threads may wait.
-    UnderWay(ManuallyDrop<Arc<Pending>>),
+    UnderWay(Parental<Arc<Pending>>),
     /// One thread makes the array.
     Arriving,
     Here(Py<PyAny>),
@@ -77,7 +77,7 @@ impl Future {
 
 impl Future {
     pub(crate) fn new(pending: Pending, timeout: Duration, dtype: DType, shape: Vec<usize>) -> Future {
-        Future { state: Mutex::new(State::UnderWay(ManuallyDrop::new(Arc::new(pending)))), timeout, dtype, shape }
+        Future { state: Mutex::new(State::UnderWay(Parental::new(Arc::new(pending)))), timeout, dtype, shape }
     }
 
     /// Whether this thread is the one that makes the array: the first that comes with the bytes.
@@ -89,9 +89,7 @@ impl Future {
             }
             std::mem::replace(&mut *state, State::Arriving)
         };
-        if let State::UnderWay(pending) = before {
-            drop(ManuallyDrop::into_inner(pending)); // it owns the bytes too, and without it they need no copy
-        }
+        drop(before); // it owns the bytes too, and without it they need no copy
         true
     }
 
@@ -107,18 +105,6 @@ impl Future {
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Future {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !job::is_fork()
-            && let State::UnderWay(pending) = state
-        {
-            // SAFETY: dropped once, here; in a forked child it stays untouched, since it is the parent's.
-            unsafe { ManuallyDrop::drop(pending) };
-        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! What every table does the same way: it is made together, lets the interpreter go while it works, and knows its dtype.
 
-use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -8,12 +7,13 @@ use pyo3::types::PyTuple;
 use syncline::{AddOptions, Consistency, DType, Deadline, Error, Spec, Table, Updater};
 
 use crate::arrays::{Given, Ids, Numpy, Out, python};
+use crate::parental::Parental;
 use crate::tables::Future;
 use crate::{errors, interrupt, job};
 
 /// A table, and what is needed to speak of it in Python.
 pub(crate) struct Handle {
-    table: ManuallyDrop<Table>,
+    table: Parental<Table>,
     timeout: Duration,
     worker: Option<u32>,
     pub(crate) dtype: DType,
@@ -33,7 +33,7 @@ impl Handle {
         let (timeout, worker) = (session.timeout(), session.worker_id());
         let bytes = initial.as_ref().map(Given::bytes);
         let table = job::wait(py, || session.create_table_at(spec, bytes, &site, interrupt::deadline(timeout)))?;
-        Ok(Handle { table: ManuallyDrop::new(table), timeout, worker, dtype, numpy })
+        Ok(Handle { table: Parental::new(table), timeout, worker, dtype, numpy })
     }
 
     /// Adds `delta`, `count` numbers, to the whole table or to these rows.
@@ -114,15 +114,6 @@ impl Handle {
         job::refuse_fork(py, || self.operation(verb))?;
         let (table, timeout) = (&*self.table, self.timeout);
         job::wait(py, move || call(table, interrupt::deadline(timeout)))
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if !job::is_fork() {
-            // SAFETY: dropped once, here; in a forked child it stays untouched, since it is the parent's.
-            unsafe { ManuallyDrop::drop(&mut self.table) };
-        }
     }
 }
 

@@ -10,7 +10,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use syncline_shm::wait::Deadline;
-use syncline_transport::{Address, Connection, Door, DoorConfig, DoorEvent, DoorWaker, JobKey, LinkError, RecvHalf, SendHalf, Severer, TransportKind};
+use syncline_transport::{
+    Address, Connection, Door, DoorConfig, DoorEvent, DoorWaker, JobKey, LinkError, RecvHalf, SendHalf, Severer, TransportKind,
+};
 use syncline_wire::message::{Blame, Control, DownCause, Hello, Purpose};
 
 use super::state::{Action, ConnectionId, Event, Spec, State};

@@ -464,7 +464,8 @@ impl State {
         }
         if let Some(moment) = now.checked_sub(EXIT_NEWS) {
             actions.extend(self.bury_closed(moment, None));
-            let gone: Vec<u32> = self.seats.iter().filter(|(_, seat)| seat.ended_well.is_some_and(|since| since <= moment)).map(|(rank, _)| *rank).collect();
+            let gone: Vec<u32> =
+                self.seats.iter().filter(|(_, seat)| seat.ended_well.is_some_and(|since| since <= moment)).map(|(rank, _)| *rank).collect();
             for rank in gone {
                 actions.extend(self.process_ended(rank, DownCause::Exited { code: 0 }, now));
                 self.seats.get_mut(&rank).expect("just seen").ended_well = None;

@@ -4,7 +4,7 @@
 //!  [ header ][ hand 0 ][ hand 1 ] …   [ stripe words ][ lane 0: values ][ lane 1: a state ] … [ stamps of rows ]
 //! ```
 //! The elements are cut into stripes; a stripe is read without a lock and changed by one [`Hand`] at a time (see
-//! `stripe`). A change never lets anyone see or inherit half of it: new contents are written beside the old ones first
+//! [`stripe`](crate::stripe)). A change never lets anyone see or inherit half of it: new contents are written beside the old ones first
 //! and copied over under a redo record (see `hand`).
 //!
 //! Cost: a read is one copy and two loads per stripe. A change is one pass over the old contents, one write to a
@@ -13,7 +13,6 @@
 
 mod hand;
 mod racing_copy;
-mod stripe;
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -21,12 +20,12 @@ use std::sync::Arc;
 
 pub use hand::MOST_LANES;
 use hand::{Record, SCRATCH};
-pub use stripe::{Busy, StripeWord};
 
 use crate::mortality::moment;
 pub use crate::placed::AtomicWord;
 use crate::placed::{Line, Placed, Shared};
 use crate::segment::Segment;
+pub use crate::stripe::{Busy, StripeWord};
 use crate::sync::{Ordering, fence};
 
 /// How a store is laid out; every process that maps it must come to the same.
@@ -333,8 +332,11 @@ impl Store {
     fn replay(&self, hand: usize, record: &Record, index: usize, progress: &dyn Fn(u64, u64)) {
         let copies = (record.copies.load(Ordering::Acquire) as usize).min(MOST_LANES);
         for copy in &record.copy[..copies] {
-            let (to, len, from) =
-                (copy.to.load(Ordering::Relaxed) as usize, copy.len.load(Ordering::Relaxed) as usize, copy.from.load(Ordering::Relaxed) as usize);
+            let (to, len, from) = (
+                copy.to.load(Ordering::Relaxed) as usize,
+                copy.len.load(Ordering::Relaxed) as usize,
+                copy.from.load(Ordering::Relaxed) as usize,
+            );
             // A record is written by a process of the same job, but its numbers are checked before they become addresses.
             let lanes = self.layout.lane_at(0)..self.layout.stamps_at();
             if from > SCRATCH || len > SCRATCH - from || to < lanes.start || to > lanes.end || len > lanes.end - to {
@@ -457,9 +459,8 @@ impl<'a> Hold<'a> {
         let len = (elements.end - elements.start) as usize * self.store.layout.lanes[0];
         assert!(len <= SCRATCH, "a block fits the scratch");
         // SAFETY: as in `change`: old bytes of the stripe in hand, and this hand's own scratch, apart from each other.
-        let (old, new) = unsafe {
-            (std::slice::from_raw_parts(at.as_ptr(), len), std::slice::from_raw_parts_mut(self.hand.scratch.as_ptr(), len))
-        };
+        let (old, new) =
+            unsafe { (std::slice::from_raw_parts(at.as_ptr(), len), std::slice::from_raw_parts_mut(self.hand.scratch.as_ptr(), len)) };
         compute(old, new);
         let record = &*self.hand.record;
         record.copy[0].to.store((at.as_ptr().addr() - self.store.base.as_ptr().addr()) as u64, Ordering::Relaxed);

@@ -1,3 +1,5 @@
+//! Changes, readers and heirs of a store, in one process.
+
 use std::sync::Arc;
 use std::thread;
 

@@ -8,4 +8,4 @@ mod share;
 mod values;
 
 pub(crate) use rounds::Rounds;
-pub(crate) use share::KeyShare;
+pub(crate) use share::{KeyShare, Pairs};

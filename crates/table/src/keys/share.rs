@@ -26,7 +26,7 @@ pub(crate) struct KeyShare {
 }
 
 /// Keys and their values.
-type Pairs = (Vec<i64>, Vec<u8>);
+pub(crate) type Pairs = (Vec<i64>, Vec<u8>);
 
 struct State {
     rounds: Rounds<Pairs>,

@@ -188,7 +188,7 @@ impl LocalShare {
         add: &Add<'_>,
         delta: &[u8],
         progress: Progress<'_>,
-        mut emit: Option<&mut (dyn Emit + '_)>,
+        emit: Option<&mut (dyn Emit + '_)>,
     ) {
         let updater = self.place.spec.updater;
         let epoch = self.store.header().epoch().get_ordered();
@@ -214,7 +214,7 @@ impl LocalShare {
             if epoch != 0 {
                 self.stamp(add.worker, elements.start, old[0], new[0]);
             }
-            if let Some(emit) = emit.as_deref_mut() {
+            if let Some(emit) = emit {
                 emit.block(elements.start, new[0]);
             }
         });

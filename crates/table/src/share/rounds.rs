@@ -35,8 +35,12 @@ impl LocalShare {
     ) -> Result<(), Error> {
         let rounds = self.store.header().rounds();
         let mut emitted = false;
-        while rounds.get() < goal {
+        loop {
+            // Looked at once: others count rounds too, and the one after `goal` needs this worker's next add.
             let round = rounds.get() + 1;
+            if round > goal {
+                break;
+            }
             self.wait_for_round(what, worker, round, by)?;
             let emit = if round == goal { emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit) } else { None };
             emitted = self.finish_round(worker, round, emit, by)?;
@@ -62,12 +66,12 @@ impl LocalShare {
         let mut later = Vec::new();
         let mut buffer = Vec::new();
         for index in touched {
-            if !self.advance(me, index, round, &adds, emit.as_deref_mut(), &mut buffer, None)? {
+            if !self.advance(index, round, &adds, emit.as_deref_mut(), &mut buffer, None)? {
                 later.push(index); // Somebody else is at it: do another one first.
             }
         }
         for index in later {
-            self.advance(me, index, round, &adds, emit.as_deref_mut(), &mut buffer, Some(by))?;
+            self.advance(index, round, &adds, emit.as_deref_mut(), &mut buffer, Some(by))?;
         }
         self.store.header().rounds().raise(round);
         Ok(emit.is_some())
@@ -111,7 +115,6 @@ impl LocalShare {
     #[allow(clippy::too_many_arguments, reason = "one step of one loop, told apart for its name")]
     fn advance(
         &self,
-        me: u32,
         index: usize,
         round: u64,
         adds: &[Add<'_>],
@@ -119,8 +122,8 @@ impl LocalShare {
         buffer: &mut Vec<u8>,
         wait: Option<Deadline>,
     ) -> Result<bool, Error> {
-        let _ = me;
         let elements = self.store.elements_of(index);
+        let mut emitted = false;
         if self.store.stripe(index).progress.get() != word(round, ALL_STEPS) {
             let mut hand = self.hand();
             let hand: &mut Hand = &mut hand;
@@ -135,19 +138,14 @@ impl LocalShare {
                 let done = if progress >> 32 == round & 0xffff_ffff { progress & ALL_STEPS } else { 0 };
                 self.apply_round(&mut hold, elements.clone(), round, done, adds, emit.as_deref_mut());
                 hold.set_progress(word(round, ALL_STEPS));
-                if done == 0 {
-                    drop(hold);
-                    if let Some(emit) = emit {
-                        emit.stripe_done()?;
-                    }
-                    return Ok(true);
-                }
+                emitted = done == 0;
             }
         }
-        if let Some(emit) = emit {
+        let Some(emit) = emit else { return Ok(true) };
+        if !emitted {
             self.read_stripe(elements, emit, buffer, wait.unwrap_or_else(|| Deadline::after(self.place.vigil.timeout())))?;
-            emit.stripe_done()?;
         }
+        emit.stripe_done()?; // Slow, perhaps: nothing is in hand any more.
         Ok(true)
     }
 

@@ -184,10 +184,11 @@ impl Spread {
     }
 
     /// Returns when every add of this worker counts, applied or not.
-    #[allow(dead_code, reason = "for checkpoints and barriers")]
     pub(crate) fn deliver(&self, by: Deadline) -> Result<(), Error> {
         let mut parts = self.table.turn("flush", by)?;
-        parts.hear_adds(by)?;
+        if !parts.finished {
+            parts.hear_adds(by)?;
+        }
         parts.surface(by)
     }
 
@@ -206,7 +207,6 @@ impl Spread {
     }
 
     /// Raw copy of a lane from row `first_row` on, as many rows as `out` holds.
-    #[allow(dead_code, reason = "for checkpoints and barriers")]
     pub(crate) fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error> {
         let lane_bytes = self.table.lane_bytes(lane)?;
         self.table.turn("save", by)?.read_lane(lane, lane_bytes, first_row, out, by)
@@ -219,13 +219,11 @@ impl Spread {
     }
 
     /// All pairs of a key-value table, server after server, each by key; `here` gives those of this process.
-    #[allow(dead_code, reason = "for checkpoints and barriers")]
     pub(crate) fn export(&self, here: impl Fn() -> Pairs, by: Deadline) -> Result<Vec<Pairs>, Error> {
         self.table.turn("save", by)?.export(here, by)
     }
 
     /// Makes these pairs the whole contents of a key-value table; `here` takes those of this process.
-    #[allow(dead_code, reason = "for checkpoints and barriers")]
     pub(crate) fn import(&self, keys: &[i64], values: &[u8], here: impl Fn(&[i64], &[u8]), by: Deadline) -> Result<(), Error> {
         self.table.check_len("load", values.len(), Some(keys))?;
         self.table.turn("load", by)?.import(keys, values, here, by)
@@ -233,10 +231,19 @@ impl Spread {
 }
 
 impl Drop for Spread {
+    /// What is queued still goes out, unless this process is leaving or nobody takes it.
     fn drop(&mut self) {
-        self.table.queue().closing = true;
+        const LOOK: Duration = Duration::from_millis(50);
+        let by = Deadline::after(self.table.reach.timeout());
+        let mut queue = self.table.queue();
+        queue.closing = true;
         self.table.changed.notify_all();
-        if let Some(courier) = self.courier.take() {
+        while queue.bytes > 0 && !by.expired() && !self.table.reach.is_closing() {
+            queue = self.table.changed.wait_timeout(queue, by.slice(LOOK)).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        }
+        let sent = queue.bytes == 0;
+        drop(queue);
+        if let Some(courier) = self.courier.take().filter(|_| sent) {
             let _ = courier.join();
         }
         if let Some(mut parts) = self.table.parts.try_take() {

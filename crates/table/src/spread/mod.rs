@@ -13,6 +13,7 @@ mod estate;
 mod layout;
 mod line;
 pub(crate) mod messages;
+mod moving;
 mod outflow;
 mod parts;
 pub(crate) mod protocol;

@@ -243,5 +243,5 @@ pub(super) fn bytes(numbers: &[i64]) -> Vec<u8> {
 
 /// And back.
 pub(super) fn numbers(bytes: &[u8]) -> Vec<i64> {
-    super::super::parts::words(bytes).collect()
+    super::super::moving::words(bytes).collect()
 }

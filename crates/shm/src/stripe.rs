@@ -42,6 +42,8 @@ impl StripeWord {
         }
         // SeqCst: pairs with a reader that announces itself and then looks at the stripe (changed-row tracking).
         let taken = self.0.compare_exchange(seen, seen | (u64::from(hand) + 1), Ordering::SeqCst, Ordering::Relaxed);
+        // A reader that sees any of the changes to come must also see, at its second look, that somebody is at it.
+        fence(Ordering::Release);
         // Seen just before, lost meanwhile: whoever holds it now may have let go again, so any answer names somebody.
         taken.map(drop).map_err(|now| busy(now).unwrap_or(Busy { hand }))
     }
@@ -56,6 +58,7 @@ impl StripeWord {
     /// Takes the stripe over from a hand whose process is dead. False when somebody else did, or it is free.
     pub fn inherit(&self, dead: u32, heir: u32) -> bool {
         let seen = self.0.load(Ordering::Relaxed);
+        // No fence here: readers have seen the stripe held since the dead hand took it.
         seen & HAND == u64::from(dead) + 1
             && self.0.compare_exchange(seen, (seen & !HAND) | (u64::from(heir) + 1), Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
