@@ -239,7 +239,9 @@ impl Inner {
                         Ok(())
                     };
                     share.stage_add(self.worker, sequence, rows, options, &mut fill, by)?;
-                    share.publish_add(self.worker, sequence, by)?;
+                    let applied = share.publish_add(self.worker, sequence, by);
+                    *adds = sequence; // It counts from here on, also when it could not be applied at once.
+                    applied?;
                 }
                 *adds = sequence;
                 drop(adds);

@@ -113,7 +113,7 @@ impl Neighbours {
     }
 
     /// Waits until everybody came to the meeting, and returns who did: all, but for those whose death the job survives.
-    pub(super) fn wait(&self, operation: &str, meeting: Meeting, by: Deadline) -> Result<Vec<&Neighbour>, Error> {
+    pub(super) fn wait(&self, call: Head, meeting: Meeting, by: Deadline) -> Result<Vec<&Neighbour>, Error> {
         let vigil = &self.vigil;
         // What a dead worker published last is final, so all survivors come to the same answer.
         let left_out = |neighbour: &Neighbour| vigil.goes_on() && vigil.has_ended(neighbour.rank);
@@ -128,15 +128,15 @@ impl Neighbours {
                 if missing.is_empty() {
                     break; // It came in the last moment.
                 }
-                return Err(vigil.explain(operation, &missing, started, "it did not come"));
+                return Err(vigil.explain(&call.to_string(), &missing, started, "it did not come"));
             }
             let deaths = vigil.deaths();
             let poll = || (!self.all.iter().any(|neighbour| expected(&neighbour))).then_some(());
             let still_there = || vigil.deaths() == deaths && !vigil.hopeless() && !has_left();
             match wait_for(poll, &bell, vigil.patience(), by, &still_there) {
                 Ok(()) | Err(WaitError::Gone) => {}
-                Err(WaitError::Timeout) => return Err(vigil.late(operation, &missing(), started, " to call aggregate too")),
-                Err(WaitError::Interrupted) => return Err(Error::Interrupted { operation: operation.into(), waited: started.elapsed() }),
+                Err(WaitError::Timeout) => return Err(vigil.late(&call.to_string(), &missing(), started, " to call aggregate too")),
+                Err(WaitError::Interrupted) => return Err(Error::Interrupted { operation: call.to_string(), waited: started.elapsed() }),
             }
         }
         Ok(self.all.iter().filter(|neighbour| neighbour.came(meeting)).collect())

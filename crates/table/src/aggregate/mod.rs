@@ -63,9 +63,8 @@ impl From<Error> for Failure {
 }
 
 /// What a call is about.
-struct Call<'a> {
+struct Call {
     head: Head,
-    operation: &'a str,
     dtype: DType,
     op: ReduceOp,
     /// Workers that brought their part of the first chunk.
@@ -79,15 +78,14 @@ impl Aggregates {
     pub(crate) fn run(&self, job: &Job, array: &mut [u8], dtype: DType, op: ReduceOp, by: Deadline) -> Result<(), Error> {
         let vigil = job.vigil();
         vigil.usable("aggregate")?;
-        let ranks = job.topology().workers();
-        let Some(worker) = ranks.iter().position(|rank| *rank == job.rank()) else {
+        if !job.role().works() {
             return Err(Error::Configuration { detail: "a dedicated server takes no part in an aggregate; its workers do".into() });
-        };
+        }
         if !array.len().is_multiple_of(dtype.size()) {
             let detail = format!("{} bytes are no whole number of {}", array.len(), dtype.name());
             return Err(Error::ShapeMismatch { operation: "aggregate".into(), detail });
         }
-        if ranks.len() == 1 {
+        if job.world() == 1 {
             return Ok(());
         }
         let mut state = self.lock(by)?;
@@ -95,18 +93,25 @@ impl Aggregates {
         if let Some(error) = astray {
             return Err(error.clone());
         }
-        let desk = match desk {
-            Some(desk) => desk,
-            None => desk.insert(Desk::claim(job, worker as u32)?),
-        };
-        let places = match places {
-            Some(places) => places,
-            None => places.insert(Places::find(job, worker as u32, ranks, by)?),
+        let (desk, places) = match (desk, places) {
+            (Some(desk), Some(places)) => (desk, places),
+            (desk, places) => {
+                let ranks = job.topology().workers();
+                let worker = ranks.iter().position(|rank| *rank == job.rank()).expect("who works is a worker") as u32;
+                if ranks.len() == 1 {
+                    return Ok(());
+                }
+                // A claim is for ever, so it is kept when the others cannot be found yet.
+                let desk = match desk {
+                    Some(desk) => desk,
+                    None => desk.insert(Desk::claim(job, worker)?),
+                };
+                (desk, places.insert(Places::find(job, worker, ranks, by)?))
+            }
         };
         *calls = calls.wrapping_add(1);
         let head = Head::new(*calls, dtype, op, array.len());
-        let operation = head.to_string();
-        let call = Call { head, operation: &operation, dtype, op, began: None, by, started: Instant::now() };
+        let call = Call { head, dtype, op, began: None, by, started: Instant::now() };
         match call.run(array, desk, places) {
             Ok(()) => Ok(()),
             Err(Failure::Agreed(error)) => Err(error),
@@ -161,7 +166,7 @@ impl Places {
     }
 }
 
-impl Call<'_> {
+impl Call {
     fn run(mut self, array: &mut [u8], desk: &mut Desk, places: &mut Places) -> Result<(), Failure> {
         let mut at = 0;
         loop {
@@ -183,7 +188,7 @@ impl Call<'_> {
     fn among_neighbours(&mut self, part: &mut [u8], desk: &mut Desk, places: &Places) -> Result<(), Failure> {
         let neighbours = &places.neighbours;
         let meeting = desk.publish(self.head, part.len(), |room| copy(room, part), neighbours)?;
-        let present = neighbours.wait(self.operation, meeting, self.by)?;
+        let present = neighbours.wait(self.head, meeting, self.by)?;
         let mut heads = Vec::with_capacity(present.len());
         let mut sources = Vec::with_capacity(present.len());
         for neighbour in &present {
@@ -199,7 +204,7 @@ impl Call<'_> {
         let mine = present.iter().position(|neighbour| neighbour.worker == places.worker).expect("this worker came");
         let my_cut = cuts[mine].clone();
         let result = desk.publish(self.head, my_cut.len(), |room| self.reduce(room, &sources, my_cut), neighbours)?;
-        let delivered = neighbours.wait(self.operation, result, self.by)?;
+        let delivered = neighbours.wait(self.head, result, self.by)?;
         let mut orphaned = false;
         for (neighbour, cut) in present.iter().zip(cuts) {
             if delivered.iter().any(|other| other.worker == neighbour.worker) {
@@ -212,7 +217,7 @@ impl Call<'_> {
         if orphaned {
             // Somebody may still be reading what was brought to the first meeting; all survivors know, and hold this one.
             let rest = desk.publish(self.head, 0, |_| Ok(()), neighbours)?;
-            neighbours.wait(self.operation, rest, self.by)?;
+            neighbours.wait(self.head, rest, self.by)?;
         }
         Ok(())
     }
@@ -223,15 +228,15 @@ impl Call<'_> {
         let meeting = desk.publish(self.head, part.len(), |room| copy(room, part), neighbours)?;
         let Some(speakers) = &mut places.speakers else {
             let result = desk.publish(self.head, 0, |_| Ok(()), neighbours)?;
-            let present = neighbours.wait(self.operation, result, self.by)?;
+            let present = neighbours.wait(self.head, result, self.by)?;
             let Some(speaker) = present.iter().find(|neighbour| neighbour.worker == speaker) else {
                 let rank = places.ranks[speaker as usize];
-                return Err(neighbours.vigil.explain(self.operation, &[rank], self.started, "it spoke for this host").into());
+                return Err(neighbours.vigil.explain(&self.head.to_string(), &[rank], self.started, "it spoke for this host").into());
             };
             let (words, bytes) = speaker.left(result)?;
             return self.told(Verdict::from_words(words), bytes, part, &neighbours.vigil);
         };
-        let present = neighbours.wait(self.operation, meeting, self.by)?;
+        let present = neighbours.wait(self.head, meeting, self.by)?;
         let combined = self.combine(part, meeting, &present, speakers, &places.ranks, &neighbours.vigil);
         let (verdict, text) = match &combined {
             Ok(()) => (Some(Verdict::Result), ""),
@@ -244,7 +249,7 @@ impl Call<'_> {
             let bytes: &[u8] = if verdict == Verdict::Result { part } else { text.as_bytes() };
             let result = desk.publish(verdict.to_words(), bytes.len(), |room| copy(room, bytes), neighbours)?;
             if !matches!(verdict, Verdict::Lost(_)) {
-                neighbours.wait(self.operation, result, self.by)?;
+                neighbours.wait(self.head, result, self.by)?;
             }
         }
         combined
@@ -265,7 +270,7 @@ impl Call<'_> {
             let (head, bytes) = neighbour.left(meeting)?;
             mine.push((neighbour.worker, head, bytes));
         }
-        let brought = speakers.exchange(self.operation, &mine, part.len(), vigil, self.by)?;
+        let brought = speakers.exchange(&mine, part.len(), vigil, self.by)?;
         let mut all: Vec<(u32, Head, &[u8])> = mine;
         for others in &brought {
             let mut contributions = others.bytes.chunks_exact(part.len().max(1));
@@ -280,7 +285,7 @@ impl Call<'_> {
 
     /// What a neighbour of the speaker does with its verdict.
     fn told(&self, verdict: Option<Verdict>, bytes: &[u8], part: &mut [u8], vigil: &Vigil) -> Result<(), Failure> {
-        let lost = |rank| vigil.explain(self.operation, &[rank], self.started, "it ended in the middle");
+        let lost = |rank| vigil.explain(&self.head.to_string(), &[rank], self.started, "it ended in the middle");
         match verdict {
             Some(Verdict::Result) => Ok(copy(part, bytes)?),
             Some(Verdict::Mismatch) => Err(Failure::Agreed(self.mismatch(String::from_utf8_lossy(bytes).into_owned()))),
@@ -301,7 +306,7 @@ impl Call<'_> {
             None => Ok(()),
             Some(worker) => {
                 let rank = ranks[*worker as usize];
-                Err(Failure::Agreed(vigil.explain(self.operation, &[rank], self.started, "it ended in the middle")))
+                Err(Failure::Agreed(vigil.explain(&self.head.to_string(), &[rank], self.started, "it ended in the middle")))
             }
         }
     }

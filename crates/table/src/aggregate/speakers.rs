@@ -50,20 +50,13 @@ impl Speakers {
     }
 
     /// Tells every other speaker what the workers here brought for one chunk of `len` bytes, and hears the same of them.
-    pub(super) fn exchange(
-        &mut self,
-        operation: &str,
-        mine: &[(u32, Head, &[u8])],
-        len: usize,
-        vigil: &Vigil,
-        by: Deadline,
-    ) -> Result<Vec<Brought>, Error> {
+    pub(super) fn exchange(&mut self, mine: &[(u32, Head, &[u8])], len: usize, vigil: &Vigil, by: Deadline) -> Result<Vec<Brought>, Error> {
         let meta: Vec<u8> = mine.iter().flat_map(|(worker, head, _)| worker.to_le_bytes().into_iter().chain(head.to_bytes())).collect();
         let alike = mine.iter().all(|(_, head, bytes)| *head == mine[0].1 && bytes.len() == len);
         let payload: Vec<&[u8]> = if alike { mine.iter().map(|(_, _, bytes)| *bytes).collect() } else { Vec::new() };
         let frame = OutFrame { sequence: self.frames, fingerprint: purpose(), meta: &meta, payload: &payload, ..OutFrame::new(Kind::DATA) };
         self.frames += 1;
-        let talk = Talk { operation, head: mine[0].1, len, sequence: frame.sequence, vigil, by, started: Instant::now() };
+        let talk = Talk { head: mine[0].1, len, sequence: frame.sequence, vigil, by, started: Instant::now() };
         let at_once = payload.iter().map(|piece| piece.len()).sum::<usize>() <= SENT_AT_ONCE;
         if at_once {
             self.peers.iter_mut().try_for_each(|peer| talk.send(peer, &frame))?;
@@ -92,7 +85,7 @@ fn purpose() -> Fingerprint {
 
 /// One exchange.
 struct Talk<'a> {
-    operation: &'a str,
+    /// What the workers here were called for.
     head: Head,
     len: usize,
     sequence: u64,
@@ -112,7 +105,7 @@ impl Talk<'_> {
                 Ok(head) => break head,
                 Err(LinkError::Timeout { half_written: false, .. }) if !self.by.expired() => {
                     if self.vigil.hopeless() || self.vigil.is_over(peer.rank) {
-                        return Err(self.vigil.explain(self.operation, &[peer.rank], self.started, "it did not come"));
+                        return Err(self.vigil.explain(&self.head.to_string(), &[peer.rank], self.started, "it did not come"));
                     }
                 }
                 Err(error) => return Err(self.failed(peer.rank, &error)),
@@ -120,7 +113,7 @@ impl Talk<'_> {
         };
         let ours = head.header.kind == Kind::DATA && head.header.sequence == self.sequence && head.header.fingerprint == purpose();
         let heads = workers_in(&head.meta).filter(|heads| ours && peer.speaks_for(heads)).ok_or_else(|| Error::ContractMismatch {
-            operation: self.operation.into(),
+            operation: self.head.to_string(),
             detail: format!("rank {} sent something that is no part {} of an aggregate", peer.rank, self.sequence),
         })?;
         let mut bytes = Vec::new();
@@ -134,7 +127,7 @@ impl Talk<'_> {
     }
 
     fn failed(&self, rank: u32, error: &LinkError) -> Error {
-        self.vigil.link_failed(self.operation, rank, self.started, error)
+        self.vigil.link_failed(&self.head.to_string(), rank, self.started, error)
     }
 }
 
