@@ -46,7 +46,8 @@ impl Program {
             1 => (1 + up_to(400), 1 + up_to(70)),
             _ => (1 + up_to(3), 1 + up_to(60_000)), // rows wider than a stripe
         };
-        let consistency = [Consistency::Async, Consistency::Sync, Consistency::Sync, Consistency::Bounded(1 + up_to(2) as u32)][up_to(3) as usize];
+        let consistency =
+            [Consistency::Async, Consistency::Sync, Consistency::Sync, Consistency::Bounded(1 + up_to(2) as u32)][up_to(3) as usize];
         let workers = 1 + up_to(3) as u32;
         let (servers, transport) = [(0, "auto"), (0, "auto"), (1, "auto"), (0, "tcp"), (2, "unix")][up_to(4) as usize];
         // Workers may end early by leaving; those that still meet in a barrier must make as many adds as a bound asks for.
@@ -137,7 +138,12 @@ impl Worker<'_> {
         for (at, value) in out.iter().enumerate() {
             let row = rows.map_or(at / cols, |rows| rows[at / cols] as usize);
             let (least, most) = (least[row * cols + at % cols], most[row * cols + at % cols]);
-            assert!(least <= *value && *value <= most, "worker {} after {made} adds: row {row}, column {}: {value} is not in {least}..={most}", self.me, at % cols);
+            assert!(
+                least <= *value && *value <= most,
+                "worker {} after {made} adds: row {row}, column {}: {value} is not in {least}..={most}",
+                self.me,
+                at % cols
+            );
         }
     }
 }

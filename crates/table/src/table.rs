@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error, Vigil};
@@ -83,8 +83,33 @@ impl Inner {
         }
     }
 
+    /// This worker's count of adds, which also orders them: one thread at a time.
     fn adds(&self) -> MutexGuard<'_, u64> {
         self.adds.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The same for a caller with a deadline: another thread may hold it while its add waits for others.
+    fn adds_by(&self, what: &str, by: Deadline) -> Result<MutexGuard<'_, u64>, Error> {
+        loop {
+            match self.adds.try_lock() {
+                Ok(adds) => return Ok(adds),
+                Err(TryLockError::Poisoned(adds)) => return Ok(adds.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            if by.interrupted() {
+                return Err(Error::Interrupted { operation: self.operation(what), waited: by.waited() });
+            }
+            if by.expired() {
+                return Err(Error::Timeout {
+                    operation: self.operation(what),
+                    missing: Vec::new(),
+                    detail: ": another thread of this process is in the middle of an add".into(),
+                    waited: by.waited(),
+                    hint: "that add waits for others; its own error names them".into(),
+                });
+            }
+            std::thread::park_timeout(by.slice(Duration::from_micros(50)));
+        }
     }
 
     fn operation(&self, what: &str) -> String {
@@ -117,7 +142,7 @@ impl Inner {
             Way::Spread(spread) | Way::Keys { spread, .. } if self.spec.consistency == Consistency::Sync => spread.deliver(by),
             _ if self.spec.consistency == Consistency::Sync => Ok(()),
             Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
-            Way::Here(share) if share.has_unapplied(self.worker) => share.settle(self.worker, *self.adds(), by),
+            Way::Here(share) if share.has_unapplied(self.worker) => share.settle(self.worker, share.published(self.worker), by),
             Way::Here(_) => Ok(()),
         }
     }
@@ -225,7 +250,7 @@ impl Inner {
         }
         match &self.way {
             Way::Here(share) => {
-                let mut adds = self.adds();
+                let mut adds = self.adds_by("add", by)?;
                 let sequence = *adds + 1;
                 if let Some(lent) = share.lendable(rows, delta) {
                     share.publish_lent(self.worker, sequence, options, lent, by)?;
@@ -340,7 +365,7 @@ impl Table {
 
     /// Fetches the whole table, or one row per id of `rows` in their order, into `out`.
     pub fn get(&self, out: &mut [u8], rows: Option<&[i64]>, by: Deadline) -> Result<(), Error> {
-        let own_adds = *self.inner.adds();
+        let own_adds = *self.inner.adds_by("get", by)?;
         self.inner.get(out, rows, own_adds, by)
     }
 
