@@ -38,7 +38,9 @@ fn pb_reports_each_worker_in_the_words_of_the_harness() {
         assert_eq!(reports.len(), if workload == "w4pull" { 1 } else { 2 }, "{words:?}: {}", end.out);
         for (rank, report) in reports.iter().enumerate() {
             assert_eq!(report["rank"], rank as f64);
-            assert!(report["iters"] >= 5.0 && report["elapsed"] > 0.04, "{words:?}: {report:?}");
+            // A barrier is measured in rounds that a first look at its speed decides; the others for the time asked.
+            let long_enough = workload == "w4barrier" || report["elapsed"] > 0.04;
+            assert!(report["iters"] >= 5.0 && report["elapsed"] > 0.0 && long_enough, "{words:?}: {report:?}");
             assert!(report["min"] <= report["p50"] && report["p50"] <= report["p99"] && report["p99"] <= report["max"]);
         }
     }

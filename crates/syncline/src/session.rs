@@ -137,7 +137,8 @@ impl Session {
     /// [`barrier`](Session::barrier) with a deadline of the caller's.
     pub fn barrier_by(&self, deadline: Deadline) -> Result<(), Error> {
         self.tables.flush(deadline)?;
-        Ok(self.job.barrier(deadline)?)
+        self.job.barrier(deadline)?;
+        Ok(self.tables.settle_losses(deadline)?)
     }
 
     /// Makes a table: every worker calls this in the same order with the same `spec`, and worker 0's `initial` counts.

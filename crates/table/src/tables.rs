@@ -71,6 +71,12 @@ impl Tables {
         made.iter().try_for_each(|table| table.inner.flush(by))
     }
 
+    /// Returns, after a barrier that did without a dead worker, when what that one left is decided everywhere.
+    pub fn settle_losses(&self, by: Deadline) -> Result<(), Error> {
+        let vigil = self.shared.job.vigil();
+        if vigil.goes_on() && vigil.any_down() { self.flush(by) } else { Ok(()) }
+    }
+
     /// Flushes and says that this worker is done: nobody's clock waits for it any more.
     pub fn finish(&self, by: Deadline) -> Result<(), Error> {
         let flushed = self.flush(by);

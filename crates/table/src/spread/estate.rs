@@ -107,13 +107,14 @@ fn verdict(places: &Places, worker: u32, report: Report, reach: &dyn Reach) -> R
     Ok(inquest.counts(0))
 }
 
-/// Returns when no dead worker's estate is open at this share: what it left then counts everywhere or nowhere.
-pub(crate) fn wait_for_verdicts(workers: &[u32], share: &dyn Share, reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+/// Returns when no dead worker's estate is open at this share: what it left then counts everywhere or nowhere. Whoever
+/// asks may know of deaths (`lost`, by worker) that this process has not heard of yet.
+pub(crate) fn wait_for_verdicts(workers: &[u32], lost: &[u32], share: &dyn Share, reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
     const LOOK: Duration = Duration::from_millis(1);
     let started = Instant::now();
     while reach.survives_losses() {
-        let ranks = share.unfinished().into_iter().map(|worker| workers[worker as usize]);
-        let open: Vec<u32> = ranks.filter(|rank| reach.fate(*rank) == Fate::Lost).collect();
+        let is_lost = |worker: &u32| lost.contains(worker) || reach.fate(workers[*worker as usize]) == Fate::Lost;
+        let open: Vec<u32> = share.unfinished().into_iter().filter(is_lost).map(|worker| workers[worker as usize]).collect();
         if open.is_empty() || reach.is_closing() {
             break;
         }

@@ -91,6 +91,8 @@ pub(crate) enum Request {
         sequence: u64,
         /// Milliseconds.
         patience: u32,
+        /// Workers that the asker knows to be lost: what they left must be decided too.
+        lost: Vec<u32>,
     },
     /// No clock waits for this worker any more.
     Finish,
@@ -268,7 +270,7 @@ mod tests {
             ("drop", hex(Request::Drop { sequence: 1 }.encode())),
             ("get", hex(Request::Get { own_adds: 4, rows: Rows::Listed(3), patience: 100 }.encode())),
             ("changed", hex(Request::Changed { own_adds: 4, patience: 100 }.encode())),
-            ("settle", hex(Request::Settle { sequence: 4, patience: 100 }.encode())),
+            ("settle", hex(Request::Settle { sequence: 4, patience: 100, lost: vec![2] }.encode())),
             ("finish", hex(Request::Finish.encode())),
             ("clocks", hex(Request::Clocks.encode())),
             ("read lane", hex(Request::ReadLane { lane: 1, first_row: 2, rows: 3, patience: 4 }.encode())),

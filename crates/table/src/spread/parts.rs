@@ -12,7 +12,7 @@ use super::moving::{
     Target, data, filler, gathered, id_bytes, mismatch, patience, receive_pairs, receive_rows, rows, selection, unexpected, words,
 };
 use super::protocol::{Adding, Step};
-use super::reach::Reach;
+use super::reach::{Fate, Reach};
 use crate::AddOptions;
 use crate::share::Share;
 
@@ -282,11 +282,13 @@ impl Parts {
         if self.finished {
             return Ok(()); // what it added was taken over before its servers heard that it is done
         }
-        self.ask_all(|made| Request::Settle { sequence: made, patience: patience(by) }, by)?;
+        let fate = |worker: &u32| self.reach.fate(self.workers[*worker as usize]);
+        let lost: Vec<u32> = (0..self.workers.len() as u32).filter(|worker| fate(worker) == Fate::Lost).collect();
+        self.ask_all(|made| Request::Settle { sequence: made, patience: patience(by), lost: lost.clone() }, by)?;
         let (reach, workers) = (Arc::clone(&self.reach), self.workers.clone());
         self.hear_all("flush", by, |share, worker, made| {
             share.settle(worker, made, by)?;
-            wait_for_verdicts(&workers, share, &*reach, by)
+            wait_for_verdicts(&workers, &lost, share, &*reach, by)
         })
     }
 

@@ -172,9 +172,9 @@ impl Session<'_> {
                 let (ids, rows) = share.read_changed(worker, own_adds, soon(patience))?;
                 return self.pairs(head, &ids, &rows);
             }
-            Request::Settle { sequence, patience } => {
+            Request::Settle { sequence, patience, ref lost } => {
                 share.settle(worker, sequence, soon(patience))?;
-                estate::wait_for_verdicts(&service.places.workers, &**share, &*service.reach, soon(patience))?;
+                estate::wait_for_verdicts(&service.places.workers, lost, &**share, &*service.reach, soon(patience))?;
             }
             Request::Finish => {
                 // The reply first: with its last worker finished this process may leave, and its links with it.
