@@ -19,6 +19,9 @@ use speakers::Speakers;
 /// Up to this size everybody reads everybody: a second meeting would cost more than the work it spares.
 const SMALL: usize = 8 << 10;
 
+/// What two workers exchange at a time: it stays in the cache, and they need few meetings anyway.
+const CHUNK_OF_TWO: usize = 256 << 10;
+
 /// The aggregates of a job, of which one runs at a time.
 #[derive(Default)]
 pub(crate) struct Aggregates {
@@ -164,6 +167,11 @@ impl Places {
         };
         Ok(Places { worker, ranks, neighbours, speaker, speakers })
     }
+
+    /// Bytes of a chunk, the same for all workers.
+    fn chunk(&self) -> usize {
+        if self.neighbours.all.len() == 2 && self.speaker.is_none() { CHUNK_OF_TWO } else { CHUNK }
+    }
 }
 
 impl Call {
@@ -171,7 +179,7 @@ impl Call {
         let mut at = 0;
         loop {
             // An empty array has one chunk too: all must agree that it is empty.
-            let end = (at + CHUNK).min(array.len());
+            let end = (at + places.chunk()).min(array.len());
             let part = &mut array[at..end];
             match places.speaker {
                 None => self.among_neighbours(part, desk, places)?,
