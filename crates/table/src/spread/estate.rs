@@ -108,14 +108,22 @@ fn verdict(places: &Places, worker: u32, report: Report, reach: &dyn Reach) -> R
 }
 
 /// Returns when no dead worker's estate is open at this share: what it left then counts everywhere or nowhere. Whoever
-/// asks may know of deaths (`lost`, by worker) that this process has not heard of yet.
-pub(crate) fn wait_for_verdicts(workers: &[u32], lost: &[u32], share: &dyn Share, reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+/// asks may know of deaths (`lost`, by worker) that this process has not heard of yet. If the asker itself is dead, nobody
+/// needs the answer, and its own estate waits for this very thread.
+pub(crate) fn wait_for_verdicts(
+    asker: u32,
+    workers: &[u32],
+    lost: &[u32],
+    share: &dyn Share,
+    reach: &dyn Reach,
+    by: Deadline,
+) -> Result<(), Error> {
     const LOOK: Duration = Duration::from_millis(1);
     let started = Instant::now();
     while reach.survives_losses() {
         let is_lost = |worker: &u32| lost.contains(worker) || reach.fate(workers[*worker as usize]) == Fate::Lost;
         let open: Vec<u32> = share.unfinished().into_iter().filter(is_lost).map(|worker| workers[worker as usize]).collect();
-        if open.is_empty() || reach.is_closing() {
+        if open.is_empty() || reach.is_closing() || reach.fate(workers[asker as usize]) == Fate::Lost {
             break;
         }
         if by.interrupted() {

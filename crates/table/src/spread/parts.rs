@@ -288,7 +288,7 @@ impl Parts {
         let (reach, workers) = (Arc::clone(&self.reach), self.workers.clone());
         self.hear_all("flush", by, |share, worker, made| {
             share.settle(worker, made, by)?;
-            wait_for_verdicts(&workers, &lost, share, &*reach, by)
+            wait_for_verdicts(worker, &workers, &lost, share, &*reach, by)
         })
     }
 

@@ -174,7 +174,7 @@ impl Session<'_> {
             }
             Request::Settle { sequence, patience, ref lost } => {
                 share.settle(worker, sequence, soon(patience))?;
-                estate::wait_for_verdicts(&service.places.workers, lost, &**share, &*service.reach, soon(patience))?;
+                estate::wait_for_verdicts(worker, &service.places.workers, lost, &**share, &*service.reach, soon(patience))?;
             }
             Request::Finish => {
                 // The reply first: with its last worker finished this process may leave, and its links with it.
