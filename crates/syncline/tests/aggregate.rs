@@ -1,73 +1,13 @@
 //! Arrays combined over all workers: the same bits everywhere, and no garbage when workers disagree or die.
 
+mod thread_jobs;
+
 use std::time::Duration;
 
-use syncline::bootstrap::{Arguments, Environment};
-use syncline::{Config, DType, Deadline, Error, ErrorKind, ReduceOp, Session};
+use syncline::{DType, Deadline, Error, ErrorKind, ReduceOp, Session};
 use syncline_tensor::kernels::reduce_many_into;
-use syncline_testkit::ranks::threads;
 use syncline_testkit::sim::Chance;
-
-/// Who serves, and whether workers share memory.
-#[derive(Clone, Copy, Debug)]
-struct Manner {
-    servers: u32,
-    transport: &'static str,
-}
-
-const TOGETHER: Manner = Manner { servers: 0, transport: "auto" };
-const APART: Manner = Manner { servers: 0, transport: "tcp" };
-const MANNERS: [Manner; 4] = [TOGETHER, Manner { servers: 1, transport: "auto" }, APART, Manner { servers: 1, transport: "unix" }];
-
-/// Runs `body` on each worker, each on a thread with a session of its own; who returns `None` has died.
-fn job_with<T: Send>(
-    manner: Manner,
-    workers: u32,
-    name: &str,
-    timeout: &str,
-    body: impl Fn(&Session) -> Option<T> + Sync,
-) -> Vec<Option<T>> {
-    let rendezvous = format!("unix:@aggregate-test-{}-{name}-{workers}-{}-{}", std::process::id(), manner.servers, manner.transport);
-    let world = workers + manner.servers;
-    let results = threads(world as usize, |rank| {
-        let role = match manner.servers {
-            0 => "both",
-            _ if rank as u32 >= workers => "server",
-            _ => "worker",
-        };
-        let (rank, world) = (rank.to_string(), world.to_string());
-        let environment = Environment::from_variables([
-            ("SYNCLINE_RANK", rank.as_str()),
-            ("SYNCLINE_WORLD_SIZE", world.as_str()),
-            ("SYNCLINE_RENDEZVOUS", rendezvous.as_str()),
-            ("SYNCLINE_TOKEN", "t"),
-            ("SYNCLINE_TIMEOUT", timeout),
-            ("SYNCLINE_TRANSPORT", manner.transport),
-            ("SYNCLINE_ROLE", role),
-        ]);
-        let config = Config::from_environment(&environment, &Arguments::default()).expect("a sound environment");
-        let session = Session::open(config).expect("everybody comes");
-        if role == "server" {
-            session.stay_for_workers(by()).expect("the workers leave");
-            session.shutdown().expect("a polite end");
-            return None;
-        }
-        let result = body(&session);
-        if result.is_some() {
-            let _ = session.shutdown(); // Not polite any more where somebody died.
-        }
-        Some(result)
-    });
-    results.into_iter().flatten().collect()
-}
-
-fn job<T: Send>(manner: Manner, workers: u32, name: &str, body: impl Fn(&Session) -> T + Sync) -> Vec<T> {
-    job_with(manner, workers, name, "20", |session| Some(body(session))).into_iter().flatten().collect()
-}
-
-fn by() -> Deadline {
-    Deadline::after(Duration::from_secs(20))
-}
+use thread_jobs::{APART, MANNERS, TOGETHER, by, job_in, mortal_job};
 
 fn aggregate(session: &Session, bytes: &mut [u8], dtype: DType, op: ReduceOp) -> Result<(), Error> {
     session.aggregate_bytes(bytes, dtype, op, by())
@@ -98,7 +38,7 @@ fn expected(workers: u32, dtype: DType, op: ReduceOp, elements: usize) -> Vec<u8
 #[test]
 fn every_operation_dtype_and_size_gives_the_bits_of_worker_order() {
     for (workers, manner) in (1..=4).flat_map(|workers| MANNERS.map(|manner| (workers, manner))) {
-        job(manner, workers, "all", |session| {
+        job_in(manner, workers, "all", |session| {
             let me = session.worker_id().expect("a worker");
             for (dtype, op) in DType::ALL.into_iter().flat_map(|dtype| ReduceOp::ALL.map(|op| (dtype, op))) {
                 for elements in [0, 1, 1000, 3000] {
@@ -114,7 +54,7 @@ fn every_operation_dtype_and_size_gives_the_bits_of_worker_order() {
 #[test]
 fn arrays_of_many_chunks_come_out_whole() {
     for (workers, manner) in (1..=4).flat_map(|workers| [TOGETHER, APART].map(|manner| (workers, manner))) {
-        job(manner, workers, "large", |session| {
+        job_in(manner, workers, "large", |session| {
             let me = session.worker_id().expect("a worker");
             for (dtype, op, elements) in
                 [(DType::U8, ReduceOp::Max, (3 << 20) + 5), (DType::F32, ReduceOp::Sum, 1_000_001), (DType::BF16, ReduceOp::Sum, 700_001)]
@@ -130,7 +70,7 @@ fn arrays_of_many_chunks_come_out_whole() {
 #[test]
 fn calls_of_any_size_may_follow_each_other_without_a_barrier() {
     for (workers, manner) in [(2, TOGETHER), (3, TOGETHER), (4, TOGETHER), (3, APART)] {
-        job(manner, workers, "mixed", |session| {
+        job_in(manner, workers, "mixed", |session| {
             let mut sizes = Chance::new(5); // the same on all
             let mut delays = Chance::new(u64::from(session.rank()));
             for round in 0..200_i64 {
@@ -149,7 +89,7 @@ fn calls_of_any_size_may_follow_each_other_without_a_barrier() {
 
 #[test]
 fn threads_of_one_worker_take_turns() {
-    job(TOGETHER, 2, "threads", |session| {
+    job_in(TOGETHER, 2, "threads", |session| {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
@@ -176,7 +116,7 @@ fn workers_who_disagree_all_hear_of_it_and_go_on() {
         (2_000_000, DType::F32, ReduceOp::Sum),
     ];
     for (workers, manner) in [(2, TOGETHER), (3, TOGETHER), (4, TOGETHER), (2, APART), (3, APART)] {
-        job(manner, workers, "mismatch", |session| {
+        job_in(manner, workers, "mismatch", |session| {
             let last = workers - 1;
             for (round, other) in (1..).zip(others) {
                 let (elements, dtype, op) = if session.rank() == last { other } else { usual };
@@ -202,7 +142,7 @@ fn workers_who_disagree_all_hear_of_it_and_go_on() {
 fn a_worker_that_dies_meanwhile_is_named_by_all() {
     for (workers, manner) in [(2, TOGETHER), (4, TOGETHER), (3, APART)] {
         let victim = 1;
-        let seen = job_with(manner, workers, "death", "20", |session| {
+        let seen = mortal_job(manner, workers, "death", "20", |session| {
             for round in 0.. {
                 let mut numbers = vec![1.0_f32; 100_000];
                 if session.rank() == victim && round == 3 {
@@ -225,7 +165,7 @@ fn a_worker_that_dies_meanwhile_is_named_by_all() {
 
 #[test]
 fn who_does_not_come_is_named_and_who_waited_stays_out_of_step() {
-    job_with(TOGETHER, 3, "late", "10", |session| {
+    mortal_job(TOGETHER, 3, "late", "10", |session| {
         let soon = Deadline::after(Duration::from_millis(100));
         if session.rank() != 2 {
             let error = session.aggregate_bytes(&mut [0; 8], DType::F64, ReduceOp::Sum, soon).expect_err("one is missing");
@@ -251,7 +191,7 @@ fn who_does_not_come_is_named_and_who_waited_stays_out_of_step() {
 
 #[test]
 fn who_left_before_is_named_at_once() {
-    job_with(TOGETHER, 2, "left", "20", |session| {
+    mortal_job(TOGETHER, 2, "left", "20", |session| {
         let mut one = [1_i32];
         session.aggregate(&mut one, ReduceOp::Sum).expect("both are there");
         if session.rank() == 0 {
@@ -264,7 +204,7 @@ fn who_left_before_is_named_at_once() {
 
 #[test]
 fn half_an_element_is_refused_before_anything_is_shared() {
-    job(TOGETHER, 2, "half", |session| {
+    job_in(TOGETHER, 2, "half", |session| {
         let error = aggregate(session, &mut [0; 7], DType::F32, ReduceOp::Sum).expect_err("seven bytes");
         assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{error}");
         let mut one = [1_u8];

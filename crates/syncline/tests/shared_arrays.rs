@@ -1,33 +1,9 @@
 //! Arrays in shared memory as their users see them: memory like any other, which tables do not copy.
 
-use std::time::Duration;
+mod thread_jobs;
 
-use syncline::bootstrap::{Arguments, Environment};
-use syncline::{AddOptions, Config, Consistency, DType, Deadline, ReduceOp, Session, Spec};
-use syncline_testkit::ranks::threads;
-
-fn job<T: Send>(workers: u32, name: &str, body: impl Fn(&Session) -> T + Sync) -> Vec<T> {
-    let rendezvous = format!("unix:@shared-arrays-{}-{name}", std::process::id());
-    threads(workers as usize, |rank| {
-        let (rank, world) = (rank.to_string(), workers.to_string());
-        let environment = Environment::from_variables([
-            ("SYNCLINE_RANK", rank.as_str()),
-            ("SYNCLINE_WORLD_SIZE", world.as_str()),
-            ("SYNCLINE_RENDEZVOUS", rendezvous.as_str()),
-            ("SYNCLINE_TOKEN", "t"),
-            ("SYNCLINE_TIMEOUT", "20"),
-        ]);
-        let config = Config::from_environment(&environment, &Arguments::default()).expect("a sound environment");
-        let session = Session::open(config).expect("everybody comes");
-        let result = body(&session);
-        session.shutdown().expect("a polite end");
-        result
-    })
-}
-
-fn by() -> Deadline {
-    Deadline::after(Duration::from_secs(20))
-}
+use syncline::{AddOptions, Consistency, DType, ReduceOp, Session, Spec};
+use thread_jobs::{by, job};
 
 #[test]
 fn an_array_outlives_its_session_and_begins_as_zeros_on_a_page() {

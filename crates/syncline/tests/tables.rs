@@ -1,70 +1,9 @@
 //! Tables as their users see them, with the ranks of a job as threads of one process that share real memory.
 
-use syncline::bootstrap::{Arguments, Environment};
-use syncline::{AddOptions, Config, Consistency, DType, Deadline, Element, ErrorKind, Session, Spec, Table, Updater};
-use syncline_testkit::ranks::threads;
+mod thread_jobs;
 
-/// Where the tables live and how workers reach them.
-#[derive(Clone, Copy, Debug)]
-struct Manner {
-    servers: u32,
-    transport: &'static str,
-}
-
-/// All in one process each, sharing memory: the usual case.
-const TOGETHER: Manner = Manner { servers: 0, transport: "auto" };
-
-/// Every manner: with and without servers of their own, in shared memory and as if every rank sat on another host.
-const MANNERS: [Manner; 5] = [
-    TOGETHER,
-    Manner { servers: 1, transport: "auto" },
-    Manner { servers: 0, transport: "tcp" },
-    Manner { servers: 1, transport: "tcp" },
-    Manner { servers: 2, transport: "unix" },
-];
-
-fn job<T: Send>(world: u32, name: &str, body: impl Fn(&Session) -> T + Sync) -> Vec<T> {
-    job_in(TOGETHER, world, name, body)
-}
-
-/// Runs `body` on each worker of a job of `workers`, each on a thread with a session of its own, beside its servers.
-fn job_in<T: Send>(manner: Manner, workers: u32, name: &str, body: impl Fn(&Session) -> T + Sync) -> Vec<T> {
-    let rendezvous = format!("unix:@tables-test-{}-{name}-{workers}-{}-{}", std::process::id(), manner.servers, manner.transport);
-    let world = workers + manner.servers;
-    let results = threads(world as usize, |rank| {
-        let role = match manner.servers {
-            0 => "both",
-            _ if rank as u32 >= workers => "server",
-            _ => "worker",
-        };
-        let (rank, world) = (rank.to_string(), world.to_string());
-        let environment = Environment::from_variables([
-            ("SYNCLINE_RANK", rank.as_str()),
-            ("SYNCLINE_WORLD_SIZE", world.as_str()),
-            ("SYNCLINE_RENDEZVOUS", rendezvous.as_str()),
-            ("SYNCLINE_TOKEN", "t"),
-            ("SYNCLINE_TIMEOUT", "10"),
-            ("SYNCLINE_TRANSPORT", manner.transport),
-            ("SYNCLINE_ROLE", role),
-        ]);
-        let config = Config::from_environment(&environment, &Arguments::default()).expect("a sound environment");
-        let session = Session::open(config).expect("everybody comes");
-        let result = match role {
-            "server" => {
-                session.stay_for_workers(by()).expect("the workers leave");
-                None
-            }
-            _ => Some(body(&session)),
-        };
-        session.shutdown().expect("a polite end");
-        result
-    });
-    results.into_iter().flatten().collect()
-}
-
-fn by() -> Deadline {
-    Deadline::after(std::time::Duration::from_secs(10))
-}
+use syncline::{AddOptions, Consistency, DType, Element, ErrorKind, Session, Spec, Table, Updater};
+use thread_jobs::{MANNERS, Manner, TOGETHER, by, job, job_in};
 
 fn add<T: Element + bytemuck::Pod>(table: &Table, delta: &[T], rows: Option<&[i64]>) {
     table.add(bytemuck::cast_slice(delta), rows, &AddOptions::default(), false, by()).expect("added");
