@@ -157,8 +157,10 @@ fn traffic(session: &Session) -> Result<(), Error> {
                     return session.shutdown();
                 }
             }
-            if fresh == 2 {
-                say(format_args!("in rank={me}"));
+            match fresh {
+                2 => say(format_args!("in rank={me}")),
+                _ if fresh % 10 == 0 => say(format_args!("through rank={me} links={fresh}")),
+                _ => {}
             }
             thread::park_timeout(Duration::from_millis(1));
         }
