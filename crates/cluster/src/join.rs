@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! member                            coordinator (rank 0, or the launcher)
-//!   opens its own door
 //!   dials the meeting point ──────▶ proves the token, both ways
+//!   opens its own door
 //!   Join: who I am, where I listen ▶ waits for the last one
 //!   ◀──────── Welcome: the roster    (or Refused, StartTimeout, Down)
 //!   lowest rank of a host: makes the board, passes it to each neighbour's door
@@ -70,14 +70,14 @@ pub fn coordinate(launch: &Launch, settings: &Settings, deadline: Deadline) -> R
 
 fn join_others(launch: &Launch, settings: &Settings, deadline: Deadline) -> Result<Job, Error> {
     let started = Instant::now();
-    let met = meet::meet(launch, settings, deadline)?;
-    let key = met.key.clone();
+    let mut met = meet::meet(launch, settings, deadline)?;
     let mut instance = [0; 16];
     getrandom::fill(&mut instance).map_err(|error| Error::system("start: random numbers", error))?;
+    let connection = meet::dial(launch, &mut met, settings, instance, started, deadline)?;
+    let key = met.key.clone();
     let door = open_door(launch, settings, &key, instance)?;
     let door_waker = door.waker();
 
-    let connection = meet::dial(launch, &met, settings, instance, started, deadline)?;
     let local = connection.transport() == TransportKind::Unix;
     let link = connection.into_stream_link(launch.epoch, launch.rank.unwrap_or(u32::MAX));
     let severer = link.severer();
@@ -132,9 +132,10 @@ fn open_door(launch: &Launch, settings: &Settings, key: &JobKey, instance: [u8; 
         _ => format!("syncline-{}", crate::coordinator::hex(&instance)),
     };
     // Only a job that may span hosts listens on the network; forced TCP on one host stays on loopback.
-    let tcp = match (launch.hosts, settings.transport) {
-        (HostSpan::One, TransportChoice::Tcp) => vec![([127, 0, 0, 1], 0).into()],
-        (HostSpan::One, _) => Vec::new(),
+    let tcp = match (launch.hosts, settings.transport, launch.door) {
+        (HostSpan::One, TransportChoice::Tcp, _) => vec![([127, 0, 0, 1], 0).into()],
+        (HostSpan::One, ..) => Vec::new(),
+        (_, _, Some(door)) => vec![door],
         _ => vec![(std::net::Ipv6Addr::UNSPECIFIED, 0).into()],
     };
     let config = DoorConfig { key: key.clone(), identity: instance, unix: Some(name), tcp, encrypt_tcp: settings.encrypt };

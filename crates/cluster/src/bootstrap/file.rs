@@ -121,6 +121,11 @@ pub fn wait(path: &Path, job: &str, epoch: u32, deadline: Deadline) -> Result<In
     }
 }
 
+/// The others, later: what the file says now, if it is this job's.
+pub fn read(path: &Path, job: &str, epoch: u32) -> Option<Invitation> {
+    look(path).ok().flatten().filter(|invitation| invitation.is_for(job, epoch))
+}
+
 /// Any member: removes the file of this job if rank 0 could not, because it was killed between publishing and the last arrival.
 pub fn remove_leftover(path: &Path, job: &str, epoch: u32) {
     if let Ok(Found::Private(bytes)) = private_file::read(path, Invitation::LONGEST as u64) {
@@ -170,7 +175,7 @@ mod tests {
 
     fn invitation(job: &str) -> Invitation {
         let addresses = vec!["10.0.0.7:41235".parse().unwrap()];
-        Invitation { job: job.into(), epoch: 1, addresses, token: Token::from_text("secret") }
+        Invitation { job: job.into(), epoch: 1, addresses, local: None, token: Token::from_text("secret") }
     }
 
     fn soon() -> Deadline {
