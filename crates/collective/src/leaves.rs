@@ -70,10 +70,7 @@ pub(crate) fn batches(leaves: &[Leaf<'_>]) -> Vec<Batch> {
 }
 
 /// Runs `combine` on each batch.
-pub(crate) fn for_each_batch<E>(
-    leaves: &mut [Leaf<'_>],
-    mut combine: impl FnMut(DType, &mut [u8]) -> Result<(), E>,
-) -> Result<(), E> {
+pub(crate) fn for_each_batch<E>(leaves: &mut [Leaf<'_>], mut combine: impl FnMut(DType, &mut [u8]) -> Result<(), E>) -> Result<(), E> {
     let mut packed = Vec::new();
     for batch in batches(leaves) {
         match batch {

@@ -282,7 +282,9 @@ impl Collectives {
         if brings || self.shared.group.position() != root {
             return Ok(());
         }
-        Err(Error::Configuration { detail: format!("{operation}: position {root} is the root and brings no {}", what.trim_start_matches("a ")) })
+        Err(Error::Configuration {
+            detail: format!("{operation}: position {root} is the root and brings no {}", what.trim_start_matches("a ")),
+        })
     }
 
     fn one_for_each(&self, operation: &str, parts: &[&[u8]]) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! What a rank was called for, in the words that lie on its desk.
 
+use syncline_shm::array::Whereabout;
 use syncline_shm::desk::WORDS;
 use syncline_tensor::kernels::ReduceOp;
 
@@ -19,6 +20,9 @@ const LENGTH: usize = 5;
 const LENT: [usize; 3] = [6, 7, 8];
 
 impl Head {
+    /// That of no call.
+    pub(super) const BLANK: Head = Head([0; WORDS]);
+
     pub(super) fn of(call: &Call<'_>) -> Head {
         let mut words = [0; WORDS];
         words[0] = call.number;
@@ -44,16 +48,16 @@ impl Head {
         self.0[..AGREED] == other.0[..AGREED]
     }
 
-    pub(super) fn with_lent(mut self, lent: Option<[u64; 3]>) -> Head {
-        if let Some([place, len, offset]) = lent {
-            (self.0[LENT[0]], self.0[LENT[1]], self.0[LENT[2]]) = (place + 1, len, offset);
+    pub(super) fn with_lent(mut self, lent: Option<Whereabout>) -> Head {
+        if let Some(place) = lent {
+            (self.0[LENT[0]], self.0[LENT[1]], self.0[LENT[2]]) = (place.at + 1, place.len, place.offset);
         }
         self
     }
 
-    pub(super) fn lent(&self) -> Option<[u64; 3]> {
-        let place = self.0[LENT[0]].checked_sub(1)?;
-        Some([place, self.0[LENT[1]], self.0[LENT[2]]])
+    pub(super) fn lent(&self) -> Option<Whereabout> {
+        let at = self.0[LENT[0]].checked_sub(1)?;
+        Some(Whereabout { at, len: self.0[LENT[1]], offset: self.0[LENT[2]] })
     }
 }
 
@@ -101,9 +105,10 @@ mod tests {
         let sum = What::AllReduce { dtype: DType::F32, op: ReduceOp::Sum, count: 2 };
         let max = What::AllReduce { dtype: DType::F32, op: ReduceOp::Max, count: 2 };
         let one = call(1, sum, true);
-        assert!(one.agrees(&call(1, sum, false)) && one.agrees(&one.with_length(7).with_lent(Some([0, 1, 2]))));
+        let place = Whereabout { at: 0, len: 1, offset: 2 };
+        assert!(one.agrees(&call(1, sum, false)) && one.agrees(&one.with_length(7).with_lent(Some(place))));
         assert!(!one.agrees(&call(2, sum, true)) && !one.agrees(&call(1, max, true)));
         assert!(one.contributes() && one.lent().is_none());
-        assert_eq!((one.with_length(7).length(), one.with_lent(Some([0, 1, 2])).lent()), (7, Some([0, 1, 2])));
+        assert_eq!((one.with_length(7).length(), one.with_lent(Some(place)).lent()), (7, Some(place)));
     }
 }

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error, Group, Job, Vigil};
 use syncline_shm::Shared;
+use syncline_shm::array::{Common, Whereabout};
 use syncline_shm::bell::Bell;
 use syncline_shm::desk::{Desk, OwnDesk, WORDS};
+use syncline_shm::heap::Heap;
 use syncline_shm::wait::{WaitError, wait_for};
 use syncline_wire::Fingerprint;
 
@@ -29,6 +31,9 @@ pub(crate) struct Memory {
     held: u64,
     vigil: Vigil,
     bell: Shared<Bell>,
+    pub(super) heap: Arc<Heap>,
+    /// Arrays in shared memory that members brought before, by member, the last one first.
+    pub(super) commons: Vec<Vec<(Whereabout, Common)>>,
 }
 
 /// A member of the group.
@@ -69,13 +74,20 @@ impl Memory {
         let members = group.ranks().iter().enumerate().map(member).collect::<Result<Vec<Member>, Error>>()?;
         // Whoever takes up the desk again, as all do then, goes on from the last meeting.
         let held = own.desk().last();
-        Ok(Memory { bell: vigil.my_bell(), own, members, me, held, vigil })
+        let commons = members.iter().map(|_| Vec::new()).collect();
+        Ok(Memory { bell: vigil.my_bell(), own, members, me, held, vigil, heap: Arc::clone(job.heap()), commons })
     }
 
     /// The number of the next meeting.
     #[inline]
     pub(super) fn next(&self) -> u64 {
         self.held + 1
+    }
+
+    /// The last meeting this rank came to.
+    #[inline]
+    pub(super) fn held(&self) -> u64 {
+        self.held
     }
 
     /// Comes to the next meeting with `head`; what goes with it lies on the desk already.
@@ -176,7 +188,7 @@ impl Memory {
         words.truncate((0..=MOST_WORDS.min(words.len())).rev().find(|end| words.is_char_boundary(*end)).unwrap_or_default());
         let next = self.next();
         super::copy(self.own.room_for(next, 0..words.len()), words.as_bytes());
-        self.come_with(&Head([0; WORDS]).with_length(words.len()));
+        self.come_with(&Head::BLANK.with_length(words.len()));
         if let Err(failure) = self.wait(call) {
             return failure;
         }

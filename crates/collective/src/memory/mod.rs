@@ -1,5 +1,6 @@
 //! Collectives among ranks that share memory; the README of this crate has the plan and what it costs.
 
+mod commons;
 mod head;
 mod meeting;
 mod reducing;

@@ -12,6 +12,7 @@ use syncline_shm::desk::OwnDesk;
 use syncline_tensor::kernels::{ReduceOp, divide, reduce_many_into, reduce_pair_into};
 use syncline_tensor::{DType, TensorError};
 
+use super::commons::Lent;
 use super::head::Head;
 use super::meeting::{CHUNK, Member, Memory};
 use super::{copy, garbled};
@@ -101,18 +102,38 @@ impl Memory {
         what: Reduction,
         keep: bool,
     ) -> Result<u32, Failure> {
-        let (size, members, me) = (self.chunk(), self.members.len(), self.me);
-        let chunks = array.len().div_ceil(size);
-        let chunk = |index: usize, len: usize| index * size..len.min((index + 1) * size);
-        let (first, len) = (self.next(), array.len());
-        bring(&mut self.own, first, &array[chunk(0, len)], members, me);
-        let contributors = self.meet(call, head, contributors)?;
+        let (size, members, me, len) = (self.chunk(), self.members.len(), self.me, array.len());
+        let chunks = len.div_ceil(size);
+        let chunk = |index: usize| index * size..len.min((index + 1) * size);
+        let lent = if keep { self.heap.whereabout(array) } else { None };
+        if lent.is_none() {
+            let meeting = self.next();
+            bring(&mut self.own, meeting, &array[chunk(0)], members, me);
+        }
+        let brought = head.copied().unwrap_or(Head::BLANK).with_lent(lent);
+        self.come_with(&brought);
+        let contributors = match head {
+            Some(_) => self.wait_and_agree(&brought, call)?,
+            None => self.wait(call).map(|()| contributors)?,
+        };
+        match self.lent_by_all() {
+            Lent::All => return self.common(call, array, what, contributors).map(|()| contributors),
+            Lent::None => {}
+            // Those who lend have brought nothing: all meet once more with the first chunk.
+            Lent::Some => {
+                let meeting = self.next();
+                bring(&mut self.own, meeting, &array[chunk(0)], members, me);
+                self.come();
+                self.wait(call)?;
+            }
+        }
+        let first = self.next() - 1;
         for index in 0..chunks {
             let meeting = first + index as u64;
             if index > 0 && keep {
-                take_answers(&self.members, meeting - 1, &mut array[chunk(index - 1, len)], me);
+                take_answers(&self.members, meeting - 1, &mut array[chunk(index - 1)], me);
             }
-            let piece = &mut array[chunk(index, len)];
+            let piece = &mut array[chunk(index)];
             let mine = part(piece.len(), members, me);
             let answer = self.own.room_for(meeting, CHUNK..CHUNK + mine.len());
             let brought = |index: usize| match index == me {
@@ -124,13 +145,13 @@ impl Memory {
                 copy(&mut piece[mine], answer);
             }
             if index + 1 < chunks {
-                bring(&mut self.own, meeting + 1, &array[chunk(index + 1, len)], members, me);
+                bring(&mut self.own, meeting + 1, &array[chunk(index + 1)], members, me);
             }
             self.come();
             self.wait(call)?;
         }
         if keep {
-            take_answers(&self.members, first + chunks as u64 - 1, &mut array[chunk(chunks - 1, len)], me);
+            take_answers(&self.members, first + chunks as u64 - 1, &mut array[chunk(chunks - 1)], me);
         }
         Ok(contributors)
     }
@@ -196,7 +217,7 @@ fn take_answers(members: &[Member], meeting: u64, chunk: &mut [u8], me: usize) {
 
 /// Combines what `members` brought, in their order; a mean is divided by how many contributed.
 #[inline]
-fn combine<'a>(
+pub(super) fn combine<'a>(
     what: Reduction,
     out: &mut [u8],
     members: usize,
@@ -220,7 +241,7 @@ fn combine<'a>(
 
 /// The part of `bytes` that member `index` combines: all parts about equal, each beginning on a cache line.
 #[inline]
-fn part(bytes: usize, members: usize, index: usize) -> Range<usize> {
+pub(super) fn part(bytes: usize, members: usize, index: usize) -> Range<usize> {
     let size = bytes.div_ceil(members).next_multiple_of(64);
     (index * size).min(bytes)..((index + 1) * size).min(bytes)
 }

@@ -44,7 +44,8 @@ impl Memory {
 
     /// Everybody's bytes, by position, for those who `want` them.
     pub(crate) fn gather(&mut self, call: &Call<'_>, mine: &[u8], want: bool) -> Result<Option<Vec<Vec<u8>>>, Failure> {
-        let begin = |lengths: &[usize]| Ok(want.then(|| lengths.iter().map(|length| Vec::with_capacity(*length)).collect::<Vec<Vec<u8>>>()));
+        let begin =
+            |lengths: &[usize]| Ok(want.then(|| lengths.iter().map(|length| Vec::with_capacity(*length)).collect::<Vec<Vec<u8>>>()));
         self.stream(call, &[mine], begin, |all, index, _, bytes| {
             if let Some(all) = all {
                 all[index].extend_from_slice(bytes);
