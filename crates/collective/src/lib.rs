@@ -19,3 +19,4 @@ pub use engine::{Collectives, Merge, Pending};
 pub use leaves::Leaf;
 pub use plan::{PlanName, PlanSettings};
 pub use stats::LinkReport;
+pub use syncline_cluster::Error;

@@ -15,6 +15,8 @@ pub mod bell;
 pub mod board;
 mod corrupt;
 #[cfg(not(loom))]
+pub mod desk;
+#[cfg(not(loom))]
 pub mod duplex;
 pub mod fdpass;
 pub mod fork;

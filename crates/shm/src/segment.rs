@@ -179,6 +179,11 @@ impl Segment {
         self.map.populate(offset, len);
     }
 
+    /// Where in its file it begins.
+    pub(crate) fn place_in_file(&self) -> u64 {
+        self.at
+    }
+
     /// The descriptor of the whole file, to hand to other processes (see [`crate::fdpass`]).
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

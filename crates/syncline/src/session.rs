@@ -1,7 +1,8 @@
 //! A process's place in its job, as users hold it.
 
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Group, Job, Lane, Role, Topology};
@@ -23,8 +24,8 @@ pub struct Session {
     tables: Tables,
     sync: bool,
     plan: PlanSettings,
-    /// Those of all workers: their calls are counted together, whoever makes them.
-    collectives: OnceLock<Collectives>,
+    /// By group: the calls of one are counted together, whoever makes them.
+    collectives: Mutex<HashMap<Group, Collectives>>,
 }
 
 impl Session {
@@ -43,7 +44,7 @@ impl Session {
     pub fn open_by(config: Config, deadline: Deadline) -> Result<Session, Error> {
         let job = Arc::new(Job::join(&config.launch, &config.settings, deadline)?);
         let tables = Tables::new(Arc::clone(&job));
-        Ok(Session { tables, job, sync: config.sync, plan: config.plan, collectives: OnceLock::new() })
+        Ok(Session { tables, job, sync: config.sync, plan: config.plan, collectives: Mutex::default() })
     }
 
     /// Coordinates the job that `config` describes without being a rank of it, until everybody has left: what a DMLC
@@ -213,16 +214,14 @@ impl Session {
         if !self.role().works() {
             return Err(Error::configuration("a dedicated server takes no part in collective operations; its workers do"));
         }
-        if let Some(collectives) = self.collectives.get() {
-            return Ok(collectives.clone());
-        }
-        let group = self.group(&self.topology().workers())?;
-        Ok(self.collectives.get_or_init(|| Collectives::new(Arc::clone(&self.job), group, self.plan.clone())).clone())
+        Ok(self.collectives_of(&self.group(&self.topology().workers())?))
     }
 
-    /// The collective operations of `group`, which count their calls apart. A process makes them once for each group.
+    /// The collective operations of `group`, which count their calls apart; handles on the same group are alike.
     pub fn collectives_of(&self, group: &Group) -> Collectives {
-        Collectives::new(Arc::clone(&self.job), group.clone(), self.plan.clone())
+        let mut known = self.collectives.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = || Collectives::new(Arc::clone(&self.job), group.clone(), self.plan.clone());
+        known.entry(group.clone()).or_insert_with(fresh).clone()
     }
 
     /// Returns when every member of `group` has called it; the others take no part.
@@ -251,6 +250,8 @@ impl Session {
     pub fn shutdown_by(&self, deadline: Deadline) -> Result<(), Error> {
         // Whatever a flush cannot do any more is lost with a lost peer, which the leaving itself will tell of.
         let finished = self.tables.finish(deadline);
+        let groups: Vec<Collectives> = self.collectives.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let finished = finished.and(groups.iter().try_for_each(|group| group.flush(deadline)));
         self.job.leave(deadline)?;
         Ok(finished?)
     }

@@ -1,17 +1,23 @@
 //! The collectives of a job and a group: which call's turn it is, and by which way it goes.
 
 mod pending;
+mod turn;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use syncline_cluster::{Error, Group, Job};
+use syncline_cluster::{Deadline, Error, Group, Job, Vigil};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
 use syncline_wire::Fingerprint;
 
-use crate::{How, Leaf, LinkReport, PlanSettings};
+use crate::call::{Call, Failure, What};
+use crate::memory::{Memory, Reduction};
+use crate::{How, Leaf, LinkReport, PlanSettings, leaves};
 
+use pending::Background;
 pub use pending::Pending;
+use turn::{Ticket, Turn};
 
 /// What [`Collectives::fold`] merges messages with: one's own and a child's become one.
 pub type Merge<'a> = dyn FnMut(Vec<u8>, Vec<u8>) -> Result<Vec<u8>, Error> + 'a;
@@ -19,7 +25,12 @@ pub type Merge<'a> = dyn FnMut(Vec<u8>, Vec<u8>) -> Result<Vec<u8>, Error> + 'a;
 /// The collective operations of one group. All its members make the same calls in the same order.
 ///
 /// Positions are places in the group, from 0. Clones are handles on the same group; calls of several threads run in
-/// the order in which they were issued.
+/// the order in which they were issued. A job has one of these for each group.
+///
+/// Members whose calls differ (in operation, dtype, size, root or order) all get the same `ContractMismatch`, which names two
+/// of them with both call sites, before anything was changed, and the next call finds all in step. After any other
+/// error an array is a mixture. After a timeout, an interrupt or a death this rank is out of step with the others, and its
+/// later calls fail with the same error.
 #[derive(Clone)]
 pub struct Collectives {
     shared: Arc<Shared>,
@@ -27,14 +38,52 @@ pub struct Collectives {
 
 struct Shared {
     job: Arc<Job>,
+    vigil: Vigil,
     group: Group,
     settings: PlanSettings,
+    turn: Turn,
+    state: Mutex<State>,
+    /// What left this rank out of step with the others.
+    astray: Mutex<Option<Error>>,
+    background: Background,
+}
+
+struct State {
+    way: Way,
+    /// Calls that began.
+    calls: u64,
+}
+
+/// How the members reach each other.
+enum Way {
+    /// Nobody else is there.
+    Alone,
+    /// They share memory, in which this rank's place is made with the first call.
+    Memory(Option<Box<Memory>>),
+    /// They do not.
+    Links,
 }
 
 impl Collectives {
     /// The collectives of `group`, a group of `job`. Nothing is exchanged before the first call.
     pub fn new(job: Arc<Job>, group: Group, settings: PlanSettings) -> Collectives {
-        Collectives { shared: Arc::new(Shared { job, group, settings }) }
+        let together = |ranks: &Vec<u32>| group.ranks().iter().all(|rank| ranks.contains(rank));
+        let way = match group.len() {
+            1 => Way::Alone,
+            _ if job.neighbourhoods().iter().any(together) => Way::Memory(None),
+            _ => Way::Links,
+        };
+        let shared = Shared {
+            vigil: job.vigil(),
+            job,
+            group,
+            settings,
+            turn: Turn::default(),
+            state: Mutex::new(State { way, calls: 0 }),
+            astray: Mutex::default(),
+            background: Background::default(),
+        };
+        Collectives { shared: Arc::new(shared) }
     }
 
     /// Who takes part.
@@ -44,70 +93,118 @@ impl Collectives {
 
     /// Combines `array` over all members, in place and in group order; returns how many contributed.
     ///
-    /// Who does not contribute brings zeros of its own making, is not counted and gets the result all the same.
+    /// Who does not contribute brings zeros of its own making, is not counted and gets the result all the same. A mean is the
+    /// sum over the number of contributors, or the sum itself where there are none.
     pub fn all_reduce(&self, array: &mut [u8], dtype: DType, op: ReduceOp, contributes: bool, how: How<'_>) -> Result<u32, Error> {
-        let _ = (array, dtype, op, contributes, how);
-        self.not_built_yet("all_reduce")
+        let shared = &*self.shared;
+        shared.vigil.usable("all_reduce")?;
+        whole("all_reduce", array, dtype)?;
+        shared.all_reduce(shared.turn.ticket(), array, dtype, op, contributes, how)
     }
 
     /// [`all_reduce`](Collectives::all_reduce) of several arrays at once: the contract covers all of them.
     pub fn all_reduce_leaves(&self, leaves: &mut [Leaf<'_>], op: ReduceOp, contributes: bool, how: How<'_>) -> Result<u32, Error> {
-        let _ = (leaves, op, contributes, how);
-        self.not_built_yet("all_reduce")
+        leaves::check(leaves)?;
+        let structure = leaves::structure(leaves);
+        let what = What::AllReduceLeaves { op, leaves: &structure };
+        self.shared.run(what, contributes, how, |way, call| match way {
+            Reached::Alone => Ok(u32::from(contributes)),
+            Reached::Memory(memory) => {
+                let contributors = memory.roll_call(call)?;
+                leaves::for_each_batch(leaves, |dtype, bytes| memory.reduce_more(call, contributors, bytes, Reduction { dtype, op }))?;
+                Ok(contributors)
+            }
+        })
     }
 
     /// Combines `array` over all members into the array of `root`; the others' stay as they are.
     pub fn reduce(&self, array: &mut [u8], dtype: DType, op: ReduceOp, root: usize, how: How<'_>) -> Result<(), Error> {
-        let _ = (array, dtype, op, root, how);
-        self.not_built_yet("reduce")
+        whole("reduce", array, dtype)?;
+        self.has_root("reduce", root)?;
+        let keep = self.shared.group.position() == root;
+        let what = What::Reduce { dtype, op, count: array.len() / dtype.size(), root };
+        self.shared.run(what, true, how, |way, call| match way {
+            Reached::Alone => Ok(()),
+            Reached::Memory(memory) => memory.reduce(call, array, Reduction { dtype, op }, keep).map(drop),
+        })
     }
 
     /// Makes everybody's `array` that of `root`.
     pub fn broadcast(&self, array: &mut [u8], dtype: DType, root: usize, how: How<'_>) -> Result<(), Error> {
-        let _ = (array, dtype, root, how);
-        self.not_built_yet("broadcast")
+        whole("broadcast", array, dtype)?;
+        self.has_root("broadcast", root)?;
+        let what = What::Broadcast { dtype, count: array.len() / dtype.size(), root };
+        self.shared.run(what, true, how, |way, call| match way {
+            Reached::Alone => Ok(()),
+            Reached::Memory(memory) => memory.broadcast(call, array, root),
+        })
     }
 
     /// Hands `root`'s message to everybody. Only the root brings one, of any length.
     pub fn broadcast_message(&self, message: Option<&[u8]>, root: usize, how: How<'_>) -> Result<Vec<u8>, Error> {
-        let _ = (message, root, how);
-        self.not_built_yet("broadcast")
+        self.has_root("broadcast", root)?;
+        self.root_brings("broadcast", "a message", message.is_some(), root)?;
+        self.shared.run(What::BroadcastMessage { root }, true, how, |way, call| match way {
+            Reached::Alone => Ok(message.unwrap_or_default().to_vec()),
+            Reached::Memory(memory) => memory.broadcast_message(call, message.unwrap_or_default(), root),
+        })
     }
 
     /// Collects everybody's bytes, of any lengths, at `root`, by position; None elsewhere.
     pub fn gather(&self, mine: &[u8], root: usize, how: How<'_>) -> Result<Option<Vec<Vec<u8>>>, Error> {
-        let _ = (mine, root, how);
-        self.not_built_yet("gather")
+        self.has_root("gather", root)?;
+        let want = self.shared.group.position() == root;
+        self.shared.run(What::Gather { root }, true, how, |way, call| match way {
+            Reached::Alone => Ok(Some(vec![mine.to_vec()])),
+            Reached::Memory(memory) => memory.gather(call, mine, want),
+        })
     }
 
     /// Collects everybody's bytes, of any lengths, by position.
     pub fn all_gather(&self, mine: &[u8], how: How<'_>) -> Result<Vec<Vec<u8>>, Error> {
-        let _ = (mine, how);
-        self.not_built_yet("all_gather")
+        self.shared.run(What::AllGather, true, how, |way, call| match way {
+            Reached::Alone => Ok(vec![mine.to_vec()]),
+            Reached::Memory(memory) => Ok(memory.gather(call, mine, true)?.expect("everybody wants them")),
+        })
     }
 
     /// Gives each member its part of what `root` brings: one per position, of any lengths.
     pub fn scatter(&self, parts: Option<&[&[u8]]>, root: usize, how: How<'_>) -> Result<Vec<u8>, Error> {
-        let _ = (parts, root, how);
-        self.not_built_yet("scatter")
+        self.has_root("scatter", root)?;
+        self.root_brings("scatter", "parts", parts.is_some(), root)?;
+        let parts = parts.filter(|_| self.shared.group.position() == root);
+        parts.map_or(Ok(()), |parts| self.one_for_each("scatter", parts))?;
+        self.shared.run(What::Scatter { root }, true, how, |way, call| match way {
+            Reached::Alone => Ok(parts.map_or_else(Vec::new, |parts| parts[0].to_vec())),
+            Reached::Memory(memory) => memory.scatter(call, parts, root),
+        })
     }
 
     /// Combines `array` over all members and returns this position's part; the first positions take the remainder.
     pub fn reduce_scatter(&self, array: &[u8], dtype: DType, op: ReduceOp, how: How<'_>) -> Result<Vec<u8>, Error> {
-        let _ = (array, dtype, op, how);
-        self.not_built_yet("reduce_scatter")
+        whole("reduce_scatter", array, dtype)?;
+        let what = What::ReduceScatter { dtype, op, count: array.len() / dtype.size() };
+        self.shared.run(what, true, how, |way, call| match way {
+            Reached::Alone => Ok(array.to_vec()),
+            Reached::Memory(memory) => memory.reduce_scatter(call, array, Reduction { dtype, op }),
+        })
     }
 
     /// Sends part p to position p, and returns what each position sent here.
     pub fn all_to_all(&self, parts: &[&[u8]], how: How<'_>) -> Result<Vec<Vec<u8>>, Error> {
-        let _ = (parts, how);
-        self.not_built_yet("all_to_all")
+        self.one_for_each("all_to_all", parts)?;
+        self.shared.run(What::AllToAll, true, how, |way, call| match way {
+            Reached::Alone => Ok(vec![parts[0].to_vec()]),
+            Reached::Memory(memory) => memory.all_to_all(call, parts),
+        })
     }
 
     /// Returns when every member has called it.
     pub fn barrier(&self, how: How<'_>) -> Result<(), Error> {
-        let _ = how;
-        self.not_built_yet("barrier")
+        self.shared.run(What::Barrier, true, how, |way, call| match way {
+            Reached::Alone => Ok(()),
+            Reached::Memory(memory) => memory.roll_call(call).map(drop),
+        })
     }
 
     /// Folds messages along a tree: `merge(mine, received)` once per child, children in ascending order; the root's message
@@ -121,21 +218,51 @@ impl Collectives {
         merge: &mut Merge<'_>,
         how: How<'_>,
     ) -> Result<(Vec<u8>, u32), Error> {
-        let _ = (mine, words, fingerprint, contributes, merge, how);
-        self.not_built_yet("fold")
+        let _ = merge;
+        self.shared.run(What::Fold { words, fingerprint }, contributes, how, |way, call| match way {
+            Reached::Alone => Ok((mine, u32::from(contributes))),
+            Reached::Memory(_) => Err(Failure::Agreed(not_built_yet(call.what.name()))),
+        })
     }
 
     /// Begins an [`all_reduce`](Collectives::all_reduce) that runs while the caller does something else.
+    ///
+    /// Its place among the calls of this rank is that of this one. The deadline counts from here.
     pub fn all_reduce_start<B: AsMut<[u8]> + Send + 'static>(
         &self,
-        array: B,
+        mut array: B,
         dtype: DType,
         op: ReduceOp,
         contributes: bool,
         how: How<'_>,
     ) -> Pending<B> {
-        let _ = (array, dtype, op, contributes, how);
-        Pending::failed(self.not_built_yet::<()>("all_reduce").expect_err("it is not built"))
+        let (pending, promise) = Pending::new();
+        let shared = Arc::clone(&self.shared);
+        let usable = shared.vigil.usable("all_reduce").and_then(|()| whole("all_reduce", array.as_mut(), dtype));
+        let tasks = match usable.and_then(|()| shared.background.tasks()) {
+            Ok(tasks) => tasks,
+            Err(error) => {
+                promise.fulfil(Err(error));
+                return pending;
+            }
+        };
+        let (ticket, site) = (shared.turn.ticket(), how.site.to_owned());
+        // Interrupts belong to the thread that waits: the user's.
+        let by = how.by.instant().map_or(Deadline::never(), Deadline::at);
+        let task = move || {
+            let how = How { site: &site, by };
+            let result = shared.all_reduce(ticket, array.as_mut(), dtype, op, contributes, how);
+            drop(shared);
+            promise.fulfil(result.map(|contributors| (array, contributors)));
+        };
+        // The thread ends only after the last handle is gone, and this is one.
+        let _ = tasks.send(Box::new(task));
+        pending
+    }
+
+    /// Waits until all calls that were issued before are over.
+    pub fn flush(&self, by: Deadline) -> Result<(), Error> {
+        self.shared.turn.wait(self.shared.turn.ticket(), "flush", by).map(drop)
     }
 
     /// What went over links, one report per peer. Inside a host nothing does.
@@ -143,9 +270,128 @@ impl Collectives {
         Vec::new()
     }
 
-    fn not_built_yet<T>(&self, operation: &str) -> Result<T, Error> {
-        Err(Error::Configuration { detail: format!("{operation} is not built yet ({:?}, {:?})", self.shared.job, self.shared.settings) })
+    fn has_root(&self, operation: &str, root: usize) -> Result<(), Error> {
+        let members = self.shared.group.len();
+        if root < members {
+            return Ok(());
+        }
+        Err(Error::Configuration { detail: format!("{operation}: position {root} is no root in a group of {members}") })
     }
+
+    fn root_brings(&self, operation: &str, what: &str, brings: bool, root: usize) -> Result<(), Error> {
+        if brings || self.shared.group.position() != root {
+            return Ok(());
+        }
+        Err(Error::Configuration {
+            detail: format!("{operation}: position {root} is the root and brings no {}", what.trim_start_matches("a ")),
+        })
+    }
+
+    fn one_for_each(&self, operation: &str, parts: &[&[u8]]) -> Result<(), Error> {
+        let members = self.shared.group.len();
+        if parts.len() == members {
+            return Ok(());
+        }
+        let detail = format!("{} parts for a group of {members}: there must be one for each", parts.len());
+        Err(Error::ShapeMismatch { operation: operation.into(), detail })
+    }
+}
+
+/// A way that is open.
+enum Reached<'a> {
+    Alone,
+    Memory(&'a mut Memory),
+}
+
+impl Shared {
+    /// One call in its turn.
+    #[inline]
+    fn run<T>(
+        &self,
+        what: What<'_>,
+        contributes: bool,
+        how: How<'_>,
+        body: impl FnOnce(Reached<'_>, &Call<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Error> {
+        self.vigil.usable(what.name())?;
+        self.run_with(self.turn.ticket(), what, contributes, how, body)
+    }
+
+    #[inline]
+    fn run_with<T>(
+        &self,
+        ticket: Ticket,
+        what: What<'_>,
+        contributes: bool,
+        how: How<'_>,
+        body: impl FnOnce(Reached<'_>, &Call<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Error> {
+        let started = Instant::now();
+        let _turn = self.turn.wait(ticket, what.name(), how.by).inspect_err(|error| self.stray(error))?;
+        if let Some(error) = &*self.lock_astray() {
+            return Err(error.clone());
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { way, calls } = &mut *state;
+        let way = match way {
+            Way::Alone => Reached::Alone,
+            Way::Memory(Some(memory)) => Reached::Memory(memory),
+            Way::Memory(place) => Reached::Memory(place.insert(Box::new(Memory::open(&self.job, &self.group, how.by)?))),
+            Way::Links => return Err(not_built_yet(&format!("{} over links ({:?})", what.name(), self.settings))),
+        };
+        let call = Call { number: *calls, what, site: how.site, by: how.by, started, contributes };
+        *calls += 1;
+        match body(way, &call) {
+            Ok(result) => Ok(result),
+            Err(Failure::Agreed(error)) => Err(error),
+            Err(Failure::Astray(error)) => {
+                self.stray(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn all_reduce(
+        &self,
+        ticket: Ticket,
+        array: &mut [u8],
+        dtype: DType,
+        op: ReduceOp,
+        contributes: bool,
+        how: How<'_>,
+    ) -> Result<u32, Error> {
+        let what = What::AllReduce { dtype, op, count: array.len() / dtype.size() };
+        self.run_with(ticket, what, contributes, how, |way, call| match way {
+            Reached::Alone => Ok(u32::from(contributes)),
+            Reached::Memory(memory) => memory.reduce(call, array, Reduction { dtype, op }, true),
+        })
+    }
+
+    /// Remembers the first failure that left this rank out of step.
+    #[cold]
+    fn stray(&self, error: &Error) {
+        self.lock_astray().get_or_insert_with(|| error.clone());
+    }
+
+    #[inline]
+    fn lock_astray(&self) -> MutexGuard<'_, Option<Error>> {
+        self.astray.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether `array` is a whole number of `dtype`.
+#[inline]
+fn whole(operation: &str, array: &[u8], dtype: DType) -> Result<(), Error> {
+    if array.len().is_multiple_of(dtype.size()) {
+        return Ok(());
+    }
+    let detail = format!("{} bytes are no whole number of {dtype}", array.len());
+    Err(Error::ShapeMismatch { operation: operation.into(), detail })
+}
+
+#[cold]
+fn not_built_yet(what: &str) -> Error {
+    Error::Configuration { detail: format!("{what} is not built yet") }
 }
 
 impl std::fmt::Debug for Collectives {
