@@ -29,7 +29,7 @@ pub(crate) fn reduce_leaves(
     let mut leaves = Vec::with_capacity(lent.len());
     for ((lent, dtype), name) in lent.iter_mut().zip(&dtypes).zip(&names) {
         let shape = Shape::new(&lent.shape()).map_err(|error| refused(py, &format!("all_reduce: `{name}`: {error}")))?;
-        leaves.push(Leaf { dtype: dtype_named(py, dtype)?, shape, bytes: lent.bytes_mut() });
+        leaves.push(Leaf { name, dtype: dtype_named(py, dtype)?, shape, bytes: lent.bytes_mut() });
     }
     tree.get().call(py, "all_reduce", |tree, how| tree.all_reduce_leaves(&mut leaves, op, contributes, how))
 }

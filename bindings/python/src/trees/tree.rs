@@ -288,7 +288,7 @@ impl Tree {
     /// Reduces one array where it lies.
     fn reduce_lone(&self, py: Python<'_>, lent: &mut Lent, dtype: DType, op: ReduceOp, contributes: bool) -> PyResult<u32> {
         let shape = Shape::new(&lent.shape()).map_err(|error| refused(py, &format!("all_reduce: {error}")))?;
-        let mut leaf = [Leaf { dtype, shape, bytes: lent.bytes_mut() }];
+        let mut leaf = [Leaf { name: "", dtype, shape, bytes: lent.bytes_mut() }];
         self.call(py, "all_reduce", |tree, how| tree.all_reduce_leaves(&mut leaf, op, contributes, how))
     }
 

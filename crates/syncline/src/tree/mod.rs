@@ -326,13 +326,18 @@ fn reduce_numbers(
 ) -> Result<(Value<'static>, u32), Error> {
     let mut places = Vec::new();
     let mut numbers = Vec::new();
+    let mut names = Vec::new();
     nest::walk(&mut value, &mut |path, leaf| {
         numbers.push(nest::Numbers::take(path, leaf)?);
+        names.push(path.to_owned());
         places.push(leaf);
         Ok(())
     })?;
-    let mut leaves: Vec<Leaf<'_>> =
-        numbers.iter_mut().map(|one| Leaf { dtype: one.dtype, shape: one.shape.clone(), bytes: &mut one.bytes }).collect();
+    let mut leaves: Vec<Leaf<'_>> = numbers
+        .iter_mut()
+        .zip(&names)
+        .map(|(one, name)| Leaf { name, dtype: one.dtype, shape: one.shape.clone(), bytes: &mut one.bytes })
+        .collect();
     let contributors = collectives.all_reduce_leaves(&mut leaves, op, contributes, how)?;
     for (place, one) in places.into_iter().zip(numbers) {
         let leaf = one.into_leaf(place);
