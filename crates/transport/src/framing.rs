@@ -6,6 +6,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use syncline_metrics::LinkStats;
 use syncline_wire::{FrameHeader, HEADER_LEN, Limits};
@@ -34,6 +35,15 @@ pub(crate) trait Outlet: Send + 'static {
     /// Writes more of a frame that was begun, of which more may follow.
     fn write_more(&mut self, bytes: &[u8], deadline: Deadline) -> Result<(), Stopped> {
         self.write_all(&[], &[], &[bytes], deadline)
+    }
+
+    /// Whether [`write_some`](Outlet::write_some) ever takes anything.
+    const TAKES_OFFERS: bool = false;
+
+    /// Writes of a frame that was begun as much as goes with so much waiting; how much that was. For [`SendHalf::offer`].
+    fn write_some(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, LinkError> {
+        let _ = (bytes, patience);
+        Ok(0)
     }
 
     /// Tells the other side that half a frame is all that will come.
@@ -200,6 +210,24 @@ impl<O: Outlet> SendHalf for FrameWriter<O> {
             Some(begun) => self.write(&begun.header, &begun.meta, &[&begun.payload], begun.whole, deadline),
             None => Ok(()),
         }
+    }
+
+    fn takes_offers(&self) -> bool {
+        O::TAKES_OFFERS
+    }
+
+    fn offer(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, LinkError> {
+        usable(&self.severer, &self.end)?;
+        let got = bytes.len() as u64;
+        if got > self.owed {
+            return Err(LinkError::WrongLength { expected: self.owed, got });
+        }
+        if self.begun.is_some() {
+            return Ok(0); // it moves at once, when it is complete
+        }
+        let taken = self.outlet.write_some(bytes, patience).map_err(|error| self.stop(Stopped { error, half_written: true }))?;
+        self.owed -= taken as u64;
+        Ok(taken)
     }
 }
 
