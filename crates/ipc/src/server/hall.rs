@@ -8,7 +8,7 @@ use std::time::Duration;
 use syncline_transport::{Connection, Deadline, DoorWaker};
 
 use crate::client::peer_address;
-use crate::connection::{Meter, Pipe};
+use crate::connection::{Meter, Owner, Pipe};
 use crate::hello::Hello;
 use crate::{Error, Whom};
 
@@ -61,6 +61,7 @@ pub(super) struct Hall {
     closed: AtomicBool,
     waker: DoorWaker,
     pub(super) meter: Arc<Meter>,
+    pub(super) owner: Owner,
 }
 
 impl Hall {
@@ -75,6 +76,7 @@ impl Hall {
             closed: AtomicBool::new(false),
             waker,
             meter: Arc::default(),
+            owner: Owner::this_process(),
         }
     }
 

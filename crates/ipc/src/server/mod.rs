@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use syncline_transport::{Address, Deadline, Door, DoorConfig, DoorError};
 use syncline_wire::Value;
 
-use crate::connection::{Fault, Inflow, NetStats, Owner, Taken, deliver, encode};
+use crate::connection::{Fault, Inflow, NetStats, Taken, deliver, encode};
 use crate::place::stays_here;
 use crate::{Error, Options, Place, Whom};
 use hall::{Hall, Seat};
@@ -43,7 +43,6 @@ pub struct Server {
     porter: Mutex<Option<JoinHandle<()>>>,
     place: Place,
     options: Options,
-    owner: Owner,
 }
 
 impl Server {
@@ -75,7 +74,7 @@ impl Server {
         let hall = Arc::new(Hall::new(door.waker()));
         let porter = porter::start(door, Arc::clone(&hall))
             .map_err(|error| Error::System { operation: OPERATION, detail: format!("no thread for the door: {error}") })?;
-        Ok(Server { hall, porter: Mutex::new(Some(porter)), place, options: options.clone(), owner: Owner::this_process() })
+        Ok(Server { hall, porter: Mutex::new(Some(porter)), place, options: options.clone() })
     }
 
     /// Where it listens, with the real port.
@@ -254,7 +253,7 @@ impl Server {
 
     /// Closes all connections and stops listening; the clients hear that it was on purpose. A second time does nothing.
     pub fn close(&self) {
-        if !self.owner.is_this_process() {
+        if !self.hall.owner.is_this_process() {
             return; // the porter is the parent's
         }
         self.hall.close();
@@ -269,7 +268,7 @@ impl Server {
     }
 
     fn usable(&self, operation: &'static str) -> Result<(), Error> {
-        if !self.owner.is_this_process() {
+        if !self.hall.owner.is_this_process() {
             return Err(Error::Forked { operation });
         }
         if self.hall.is_closed() {

@@ -46,7 +46,7 @@ impl Peer {
     /// [`send`](Peer::send) with a deadline of the caller's. A message that had begun when it passes is finished behind the
     /// scenes as the client reads.
     pub fn send_by(&self, value: &Value<'_>, by: Deadline) -> Result<(), Error> {
-        let seat = self.seat()?;
+        let seat = self.seat("send")?;
         let encoded = encode("send", value)?;
         let sent = deliver(&[&seat.pipe], &encoded, by).pop().unwrap_or(Err(Fault::Closed));
         self.hall.look_after_debts();
@@ -65,7 +65,7 @@ impl Peer {
 
     /// [`recv`](Peer::recv) with a deadline of the caller's. What has arrived when it passes is kept.
     pub fn recv_by(&self, by: Deadline) -> Result<Value<'static>, Error> {
-        self.seat()?.pipe.recv(by).map_err(|fault| self.failed("recv", fault, by))
+        self.seat("recv")?.pipe.recv(by).map_err(|fault| self.failed("recv", fault, by))
     }
 
     /// Its next message into `target`; see [`Client::recv_into`](crate::Client::recv_into).
@@ -75,48 +75,51 @@ impl Peer {
 
     /// [`recv_into`](Peer::recv_into) with a deadline of the caller's.
     pub fn recv_into_by(&self, target: &mut TensorViewMut<'_>, by: Deadline) -> Result<(), Error> {
-        self.seat()?.pipe.recv_into(target, by).map_err(|fault| self.failed("recv", fault, by))
+        self.seat("recv")?.pipe.recv_into(target, by).map_err(|fault| self.failed("recv", fault, by))
     }
 
     /// Its next message if it is completely here.
     pub fn try_recv(&self) -> Result<Option<Value<'static>>, Error> {
-        self.seat()?.pipe.try_recv().map_err(|fault| self.failed("recv_async", fault, self.patience()))
+        self.seat("recv_async")?.pipe.try_recv().map_err(|fault| self.failed("recv_async", fault, self.patience()))
     }
 
     /// Its number, by which clients are ordered; 0 unless it was given one.
     pub fn id(&self) -> Result<i64, Error> {
-        Ok(self.seat()?.manner().id)
+        Ok(self.seat("id")?.manner().id)
     }
 
     /// Gives it a number.
     pub fn set_id(&self, id: i64) -> Result<(), Error> {
-        self.seat()?.manner().id = id;
+        self.seat("id")?.manner().id = id;
         Ok(())
     }
 
     /// Its tag, if it was given one.
     pub fn tag(&self) -> Result<Option<String>, Error> {
-        Ok(self.seat()?.manner().tag.clone())
+        Ok(self.seat("tag")?.manner().tag.clone())
     }
 
     /// Gives it a tag, by which groups of clients are served; `None` takes it away.
     pub fn set_tag(&self, tag: Option<&str>) -> Result<(), Error> {
-        self.seat()?.manner().tag = tag.map(str::to_owned);
+        self.seat("tag")?.manner().tag = tag.map(str::to_owned);
         Ok(())
     }
 
     /// Where it comes from: its IP address, or for a Unix socket its process.
     pub fn address(&self) -> Result<String, Error> {
-        Ok(self.seat()?.address.clone())
+        Ok(self.seat("address")?.address.clone())
     }
 
     /// Closes its connection; it hears that this was on purpose, and the server forgets it.
     pub fn close(&self) -> Result<(), Error> {
-        self.hall.dismiss(self.seat()?);
+        self.hall.dismiss(self.seat("close")?);
         Ok(())
     }
 
-    fn seat(&self) -> Result<&Seat, Error> {
+    fn seat(&self, operation: &'static str) -> Result<&Seat, Error> {
+        if !self.hall.owner.is_this_process() {
+            return Err(Error::Forked { operation });
+        }
         if self.valid.load(Acquire) && !self.seat.is_closed() { Ok(&self.seat) } else { Err(Error::InvalidClient) }
     }
 
@@ -134,6 +137,6 @@ impl Peer {
 
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peer").field("client", &self.seat.whom().name).field("valid", &self.seat().is_ok()).finish_non_exhaustive()
+        f.debug_struct("Peer").field("client", &self.seat.whom().name).field("valid", &self.seat("debug").is_ok()).finish_non_exhaustive()
     }
 }
