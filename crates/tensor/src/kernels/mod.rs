@@ -7,6 +7,7 @@
 //! reduce   acc op= src · out = a op b · out = s₀ op s₁ op …     sum prod min max
 //! subtract acc -= src · out = a - b
 //! step     one step of an optimiser with its state: momentum, AdaGrad, delay compensation
+//! quantize gradients in two bits, one bit, halves, bytes, or the largest only; with a residual
 //! scale    y += a·x · x *= a
 //! cast     any dtype to any other, rounded once
 //! rows     gather, scatter and scatter-add of whole rows by id
@@ -34,6 +35,7 @@ mod dispatch;
 pub(crate) mod half_bits;
 pub(crate) mod lanes;
 mod number;
+pub mod quantize;
 mod reduce;
 mod rows;
 mod scale;
