@@ -8,8 +8,8 @@ from conftest import Ended, Stage, command
 
 def run(stage: Stage, nodes: int, code: str, **more: str) -> Ended:
     ended = stage.run(code, under=[command("syncline"), "run", "-n", str(nodes)], env={"SYNCLINE_TIMEOUT": "15", **more})
-    assert ended.status == 0, ended
-    assert ended.out.count("done") == nodes, ended
+    assert ended.status == 0, str(ended)
+    assert ended.out.count("done") == nodes, str(ended)
     return ended
 
 
@@ -351,5 +351,5 @@ def test_an_unknown_reducer_or_a_missing_value_is_said_at_once(stage: Stage) -> 
         tree.close()
         """
     )
-    assert ended.status == 0, ended
+    assert ended.status == 0, str(ended)
     assert "there is no value" in ended.out and "no earlier call" in ended.out, ended

@@ -50,7 +50,7 @@ fn numbers_and_lists_add_up_on_all_nodes() {
             let list = Value::List(vec![Value::Int(node), Value::Int(2 * node)]);
             let (list, _) = tree.all_reduce_value(Some(list), Reduce::With(&mut add), None, how("b")).expect("sums");
             assert_eq!(list, Value::List(vec![Value::Int(sum), Value::Int(2 * sum)]));
-            tree.scatter_value(Value::Int(node), how("c")).expect("node 1's")
+            tree.scatter_value(&Value::Int(node), how("c")).expect("node 1's")
         });
         assert_eq!(results, vec![Value::Int(1); nodes as usize]);
     }

@@ -88,21 +88,6 @@ def fill(fresh: Array, dtype: str, source: Array, name: str) -> None:
         np.copyto(fresh, source.ravel(), casting="unsafe")
 
 
-def sendable(given: Any, operation: str) -> tuple[Array, str]:
-    """An array that cannot be sent as it lies in memory, in C order, and its dtype."""
-    if not isinstance(given, np.ndarray) and not hasattr(given, "__dlpack__"):
-        try:
-            given = np.asarray(memoryview(given))
-        except TypeError:
-            name = type(given).__name__
-            hint = "hint: numbers, texts, bytes, lists, dicts and arrays can be sent; nothing is pickled"
-            raise DTypeMismatch(f"{operation}: a {name} cannot be sent\n{hint}") from None
-    array, name = _opened(given)
-    if name not in KNOWN:
-        raise DTypeMismatch(f"{operation}: an array of {name} cannot be sent, only of {', '.join(KNOWN)}")
-    return np.array(array, order="C", copy=True), name
-
-
 def makers(dtype: str) -> tuple[Any, np.dtype[Any]]:
     """What a table makes its results with."""
     return np.empty, _storage(dtype)

@@ -249,7 +249,8 @@ class _Slot:
             memory = memory.view(np.uint8)
         in_place = memory.flags.writeable and not _arrays._is_secretly_constant(leaf)
         if in_place and memory.flags.c_contiguous:
-            self.work, self._back = memory, lambda: leaf
+            # The buffer protocol has no word for an array without axes.
+            self.work, self._back = memory if memory.ndim else memory.reshape(1), lambda: leaf
         elif in_place:
             self.work = np.array(memory, order="C")
 
@@ -259,8 +260,8 @@ class _Slot:
 
             self._back = back
         else:
-            self.work = np.array(memory, order="C")
-            self._back = lambda: _presented(self.work, name)
+            self.work = np.array(memory, order="C").reshape(memory.shape or 1)
+            self._back = lambda: _presented(self.work.reshape(memory.shape), name)
 
 
 def _opened(leaf: Any, path: str, op: str) -> tuple[Array, str]:

@@ -8,10 +8,11 @@ use syncline_tensor::Shape;
 
 use super::found::Raised;
 use super::future::Reduction;
-use super::tree::{Tree, named, refused};
+use super::tree::{Tree, message, named, refused};
 use crate::memory::Lent;
 use crate::view::View;
-use crate::{errors, job, values};
+use crate::ipc::values::{Draft, to_python};
+use crate::{errors, job};
 
 /// Reduces contiguous, writable arrays where they lie, all in one operation; bfloat16 is held as 16 bits.
 #[pyfunction]
@@ -44,16 +45,18 @@ pub(crate) fn fold_leaves<'py>(
     function: &Bound<'py, PyAny>,
     contributes: bool,
 ) -> PyResult<(Bound<'py, PyList>, u32)> {
-    let leaves = leaves.iter().map(|leaf| values::from_python(leaf, "all_reduce")).collect::<PyResult<Vec<_>>>()?;
+    let drafts = leaves.iter().map(|leaf| Draft::of(leaf, "all_reduce")).collect::<PyResult<Vec<_>>>()?;
+    let leaves = drafts.iter().map(|draft| message(py, "all_reduce", draft)).collect::<PyResult<Vec<_>>>()?;
     let function = function.clone().unbind();
     let raised = Raised::default();
     let folded = {
         let raised = &raised;
         let mut merge = |mine: Value<'static>, received: Value<'static>| -> Result<Value<'static>, Error> {
             let merged = raised.by(|py| {
-                let (mine, received) = (values::to_python(py, mine)?, values::to_python(py, received)?);
+                let (mine, received) = (to_python(py, mine)?, to_python(py, received)?);
                 let result = function.bind(py).call1((&mine, received))?;
-                values::from_python(if result.is_none() { &mine } else { &result }, "all_reduce")
+                let draft = Draft::of(if result.is_none() { &mine } else { &result }, "all_reduce")?;
+                Ok(message(py, "all_reduce", &draft)?.into_owned())
             });
             merged.ok_or_else(|| Error::of_function("all_reduce", "the function that reduces raised an exception"))
         };
@@ -63,7 +66,7 @@ pub(crate) fn fold_leaves<'py>(
         return Err(error);
     }
     let (leaves, contributors) = folded?;
-    let leaves = leaves.into_iter().map(|leaf| values::to_python(py, leaf)).collect::<PyResult<Vec<_>>>()?;
+    let leaves = leaves.into_iter().map(|leaf| to_python(py, leaf)).collect::<PyResult<Vec<_>>>()?;
     Ok((PyList::new(py, leaves)?, contributors))
 }
 

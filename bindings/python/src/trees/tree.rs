@@ -13,7 +13,8 @@ use syncline_tensor::Shape;
 use super::{found, open};
 use crate::memory::Lent;
 use crate::parental::Parental;
-use crate::{errors, interrupt, job, values};
+use crate::ipc::values::{Draft, to_python};
+use crate::{errors, interrupt, job};
 
 /// Nodes, numbered from 1, that combine what they have. All of them make the same calls in the same order.
 ///
@@ -150,12 +151,14 @@ impl Tree {
         let (py, this) = (slf.py(), slf.get());
         let none = py.None().into_bound(py);
         let value = value.unwrap_or(&none);
-        let sent = if root == this.tree.node() { values::from_python(value, "broadcast")? } else { syncline::Value::Nil };
-        let received = this.call(py, "broadcast", |tree, how| tree.broadcast_value(sent, root, how))?;
-        if root == this.tree.node() {
+        let brings = root == this.tree.node();
+        let draft = Draft::of(if brings { value } else { &none }, "broadcast")?;
+        let sent = message(py, "broadcast", &draft)?;
+        let received = this.call(py, "broadcast", |tree, how| tree.broadcast_value(&sent, root, how))?;
+        if brings {
             return Ok(value.clone());
         }
-        let received = values::to_python(py, received)?;
+        let received = to_python(py, received)?;
         module(py)?.call_method1(intern!(py, "poured"), (value, received))
     }
 
@@ -163,7 +166,8 @@ impl Tree {
     #[pyo3(signature = (value, root = 1))]
     fn gather<'py>(&self, value: &Bound<'py, PyAny>, root: u32) -> PyResult<Option<Bound<'py, PyList>>> {
         let py = value.py();
-        let sent = values::from_python(value, "gather")?;
+        let draft = Draft::of(value, "gather")?;
+        let sent = message(py, "gather", &draft)?;
         let all = self.call(py, "gather", |tree, how| tree.gather_value(&sent, root, how))?;
         all.map(|all| listed(py, all)).transpose()
     }
@@ -171,7 +175,8 @@ impl Tree {
     /// Everybody's values, a list by node. They need not be alike.
     fn all_gather<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = value.py();
-        let sent = values::from_python(value, "all_gather")?;
+        let draft = Draft::of(value, "all_gather")?;
+        let sent = message(py, "all_gather", &draft)?;
         listed(py, self.call(py, "all_gather", |tree, how| tree.all_gather_value(&sent, how))?)
     }
 
@@ -184,7 +189,8 @@ impl Tree {
     /// Sends item i of `values`, one for each node, to node i + 1, and returns the list of what each node sent here.
     fn all_to_all<'py>(&self, values: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = values.py();
-        let parts = values.try_iter()?.map(|part| values::from_python(&part?, "all_to_all")).collect::<PyResult<Vec<_>>>()?;
+        let drafts = values.try_iter()?.map(|part| Draft::of(&part?, "all_to_all")).collect::<PyResult<Vec<_>>>()?;
+        let parts = drafts.iter().map(|draft| message(py, "all_to_all", draft)).collect::<PyResult<Vec<_>>>()?;
         listed(py, self.call(py, "all_to_all", |tree, how| tree.all_to_all_value(&parts, how))?)
     }
 
@@ -334,7 +340,12 @@ pub(super) fn module(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
 }
 
 fn listed<'py>(py: Python<'py>, all: Vec<syncline::Value<'static>>) -> PyResult<Bound<'py, PyList>> {
-    PyList::new(py, all.into_iter().map(|value| values::to_python(py, value)).collect::<PyResult<Vec<_>>>()?)
+    PyList::new(py, all.into_iter().map(|value| to_python(py, value)).collect::<PyResult<Vec<_>>>()?)
+}
+
+/// What travels, over the memory of the objects that were drafted.
+pub(super) fn message<'d>(py: Python<'_>, operation: &str, draft: &'d Draft) -> PyResult<syncline::Value<'d>> {
+    draft.value().map_err(|error| refused(py, &format!("{operation}: {error}")))
 }
 
 pub(super) fn refused(py: Python<'_>, text: &str) -> PyErr {

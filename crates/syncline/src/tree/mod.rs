@@ -216,16 +216,16 @@ impl Tree {
     }
 
     /// Gives everybody the value of node `root`.
-    pub fn broadcast_value(&self, value: Value<'static>, root: u32, how: How<'_>) -> Result<Value<'static>, Error> {
-        let Some(collectives) = &self.collectives else { return Ok(value) };
+    pub fn broadcast_value(&self, value: &Value<'_>, root: u32, how: How<'_>) -> Result<Value<'static>, Error> {
         let root = self.position(root)?;
-        let message = (collectives.group().position() == root).then(|| nest::to_message(&value)).transpose()?;
+        let Some(collectives) = &self.collectives else { return Ok(value.clone().into_owned()) };
+        let message = (collectives.group().position() == root).then(|| nest::to_message(value)).transpose()?;
         let received = collectives.broadcast_message(message.as_deref(), root, how)?;
         Ok(nest::from_message(&received)?.into_owned())
     }
 
     /// Node 1's value for everybody: what torch-ipc calls scatter.
-    pub fn scatter_value(&self, value: Value<'static>, how: How<'_>) -> Result<Value<'static>, Error> {
+    pub fn scatter_value(&self, value: &Value<'_>, how: How<'_>) -> Result<Value<'static>, Error> {
         self.broadcast_value(value, 1, how)
     }
 
