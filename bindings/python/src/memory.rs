@@ -33,6 +33,8 @@ enum Owner {
 
 // SAFETY: the memory is plain and stays where it is, and both owners may be given back on any thread.
 unsafe impl Send for Lent {}
+// SAFETY: through a shared reference the memory is only read.
+unsafe impl Sync for Lent {}
 
 impl Lent {
     /// What `object` lends through the buffer protocol or DLPack. None when it lends nothing or is not in C order.
