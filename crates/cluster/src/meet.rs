@@ -4,8 +4,10 @@
 //! |---|---|---|
 //! | abstract Unix name | listens there | dial it until it is up |
 //! | `tcp://host:port` | binds the port (or a spare one) on all interfaces; loopback if `host` is | resolve `host` again at each try, dial all its addresses |
-//! | file | binds any port, writes its addresses and the token into the file | wait for the file |
-//! | PMI | binds any port, puts addresses and token into the job's key space | get them after a fence |
+//! | file | binds any port, writes its addresses, its Unix name and the token into the file | wait for the file |
+//! | PMI | binds any port, puts the same into the job's key space | get them after a fence |
+//!
+//! An invitation by file or PMI is taken by its Unix name on rank 0's own host, so that such a job needs no network there.
 //!
 //! A host name is only trusted to find rank 0, never to tell where this process can be reached: that is what the
 //! addresses of the interfaces are for.
@@ -17,9 +19,9 @@ use std::time::{Duration, Instant};
 use syncline_transport::{Address, Connection, Deadline, DialConfig, DialError, JobKey, dial_any};
 use syncline_wire::message::{Hello, Purpose};
 
-use crate::bootstrap::file::{self, FileMeetingError, Published};
+use crate::bootstrap::file::{self, FileMeetingError};
 use crate::bootstrap::pmi::{Pmi, PmiError};
-use crate::bootstrap::{Invitation, Launch, Meeting, Token, address};
+use crate::bootstrap::{HostSpan, Invitation, Launch, LocalDoor, Meeting, Token, TokenOrigin, address};
 use crate::coordinator::{Coordinator, Listen, Spec};
 use crate::settings::Settings;
 use crate::{Error, Who};
@@ -31,9 +33,32 @@ pub(crate) struct Met {
     /// Runs here, if this process hosts it.
     pub(crate) coordinator: Option<Coordinator>,
     /// Where else it is; empty when the launch itself says so.
-    invited_to: Vec<SocketAddr>,
-    /// The rendezvous file, removed when everybody has come.
-    pub(crate) published: Option<Published>,
+    invited_to: Vec<Address>,
+    /// What another process wrote into the rendezvous file.
+    invitation: Option<Invitation>,
+}
+
+impl Met {
+    /// Takes what the rendezvous file says now: the one that was read may be left over from nodes that were killed before they had
+    /// all come, under a name that is used again.
+    fn look_again(&mut self, launch: &Launch) {
+        let Meeting::File { path } = &launch.meeting else { return };
+        let Some(invitation) = file::read(path, &launch.job, launch.epoch).filter(|_| self.coordinator.is_none()) else { return };
+        if let (Ok(doors), Some(token)) = (doors(&invitation, launch), &invitation.token) {
+            self.invited_to = doors;
+            if launch.token == TokenOrigin::Exchanged {
+                self.key = JobKey::from_token(token.reveal());
+            }
+            self.invitation = Some(invitation);
+        }
+    }
+
+    /// Removes the file that led here, if it is still the same: whoever wrote it may have been killed.
+    pub(crate) fn remove_leftover(&self, launch: &Launch) {
+        if let (Meeting::File { path }, Some(invitation)) = (&launch.meeting, &self.invitation) {
+            file::remove_leftover(path, invitation);
+        }
+    }
 }
 
 /// Opens the coordinator if it is hosted here, and learns where it is if the launch does not say.
@@ -49,39 +74,61 @@ fn invite(launch: &Launch, settings: &Settings, known: Option<Token>, deadline: 
     };
     let key = JobKey::from_token(token.reveal());
     let coordinator = host(launch, spec(launch, settings)?, &key, settings)?;
-    let mut met = Met { key, coordinator: None, invited_to: Vec::new(), published: None };
     if let Meeting::File { .. } | Meeting::Pmi { .. } = launch.meeting {
         let invitation = Invitation {
             job: launch.job.clone(),
             epoch: launch.epoch,
             addresses: offers(coordinator.tcp_addresses(), settings),
+            local: match coordinator.unix_address() {
+                Address::Unix(name) => Some(LocalDoor { host: address::host_identity(), name }),
+                _ => None,
+            },
             token: Some(token),
         };
         match &launch.meeting {
-            Meeting::File { path } => met.published = Some(file::publish(path, &invitation).map_err(file_error)?),
+            Meeting::File { path } => coordinator.invited_by(file::publish(path, &invitation).map_err(|error| file_error(launch, error))?),
             Meeting::Pmi { fd } => {
                 drop(Pmi::open(*fd, deadline).and_then(|pmi| pmi.exchange(Some(&invitation), deadline)).map_err(pmi_error)?)
             }
             _ => {}
         }
     }
-    met.coordinator = Some(coordinator);
-    Ok(met)
+    Ok(Met { key, coordinator: Some(coordinator), invited_to: Vec::new(), invitation: None })
 }
 
 fn accept_invitation(launch: &Launch, known: Option<Token>, deadline: Deadline) -> Result<Met, Error> {
     let invitation = match &launch.meeting {
-        Meeting::File { path } => Some(file::wait(path, &launch.job, launch.epoch, deadline).map_err(file_error)?),
+        Meeting::File { path } => Some(file::wait(path, &launch.job, launch.epoch, deadline).map_err(|error| file_error(launch, error))?),
         Meeting::Pmi { fd } => Some(Pmi::open(*fd, deadline).and_then(|pmi| pmi.exchange(None, deadline)).map_err(pmi_error)?),
         _ => None,
     };
-    let (invited_to, passed) = invitation.map_or((Vec::new(), None), |invitation| (invitation.addresses, invitation.token));
+    let (invited_to, passed) = match &invitation {
+        Some(invitation) => (doors(invitation, launch)?, invitation.token.clone()),
+        None => (Vec::new(), None),
+    };
     let Some(token) = known.or(passed) else {
         return Err(Error::Configuration {
             detail: "this job has no token\nhint: set the same SYNCLINE_TOKEN for all of its processes".into(),
         });
     };
-    Ok(Met { key: JobKey::from_token(token.reveal()), coordinator: None, invited_to, published: None })
+    Ok(Met { key: JobKey::from_token(token.reveal()), coordinator: None, invited_to, invitation })
+}
+
+/// Where to go with an invitation: by name on the coordinator's own host, by address from elsewhere.
+fn doors(invitation: &Invitation, launch: &Launch) -> Result<Vec<Address>, Error> {
+    if let Some(local) = invitation.local.as_ref().filter(|local| local.host == address::host_identity()) {
+        return Ok(vec![Address::Unix(local.name.clone())]);
+    }
+    if invitation.addresses.is_empty() {
+        let why = match launch.hosts {
+            HostSpan::One => "this job was started as one of one host, yet rank 0 runs in another network namespace or on another machine",
+            _ => {
+                "rank 0 runs on another host and offers no address: no interface but loopback is up there, or SYNCLINE_INTERFACE names none"
+            }
+        };
+        return Err(Error::Configuration { detail: format!("start: {why} ({})", launch.meeting) });
+    }
+    Ok(invitation.addresses.iter().copied().map(Address::Tcp).collect())
 }
 
 /// The addresses at which other hosts may reach what listens here.
@@ -112,7 +159,9 @@ fn host(launch: &Launch, spec: Spec, key: &JobKey, settings: &Settings) -> Resul
     match &launch.meeting {
         Meeting::Unix { name } => Coordinator::host(spec, key.clone(), listen(Some(name.clone()), Vec::new())),
         Meeting::File { .. } | Meeting::Pmi { .. } => {
-            Coordinator::host(spec, key.clone(), listen(None, vec![SocketAddr::new(anywhere, 0)]))
+            // Ranks of one host come by the Unix name alone.
+            let tcp = if launch.hosts == HostSpan::One { Vec::new() } else { vec![SocketAddr::new(anywhere, 0)] };
+            Coordinator::host(spec, key.clone(), listen(None, tcp))
         }
         Meeting::Tcp { host, port, spare_ports } => {
             let mut last = Error::system("start", "no port to listen on");
@@ -128,9 +177,10 @@ fn host(launch: &Launch, spec: Spec, key: &JobKey, settings: &Settings) -> Resul
     }
 }
 
-fn file_error(error: FileMeetingError) -> Error {
+fn file_error(launch: &Launch, error: FileMeetingError) -> Error {
     match error {
         FileMeetingError::Interrupted { .. } => Error::Interrupted { operation: "start".into(), waited: Duration::ZERO },
+        FileMeetingError::Timeout { waited, .. } => nobody_there(launch, &error.to_string(), Instant::now() - waited),
         other => Error::system("start", other),
     }
 }
@@ -152,7 +202,7 @@ fn binding(host: &str) -> IpAddr {
 /// Dials the coordinator until it answers or the deadline passes: it may still be starting, or be named but not yet known.
 pub(crate) fn dial(
     launch: &Launch,
-    met: &Met,
+    met: &mut Met,
     settings: &Settings,
     instance: [u8; 16],
     started: Instant,
@@ -162,9 +212,9 @@ pub(crate) fn dial(
     const LONGEST_PAUSE: Duration = Duration::from_millis(100);
     let hello = Hello { purpose: Purpose::Control, rank: launch.rank, epoch: launch.epoch, instance };
     let hello = hello.encode().map_err(|error| Error::system("start", error))?;
-    let config = DialConfig { key: met.key.clone(), expect_identity: None, encrypt: settings.encrypt };
     let mut pause = FIRST_PAUSE;
     loop {
+        let config = DialConfig { key: met.key.clone(), expect_identity: None, encrypt: settings.encrypt };
         let trouble = match addresses(launch, met) {
             Ok(addresses) => match dial_any(&addresses, &config, &hello, None, deadline.within(Duration::from_secs(5))) {
                 Ok(connection) => return Ok(connection),
@@ -184,6 +234,7 @@ pub(crate) fn dial(
         if deadline.expired() {
             return Err(nobody_there(launch, &trouble, started)); // A last try without time would only hide what went wrong.
         }
+        met.look_again(launch);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -193,7 +244,7 @@ fn addresses(launch: &Launch, met: &Met) -> Result<Vec<Address>, String> {
         return Ok(vec![coordinator.unix_address()]);
     }
     if !met.invited_to.is_empty() {
-        return Ok(met.invited_to.iter().copied().map(Address::Tcp).collect());
+        return Ok(met.invited_to.clone());
     }
     match &launch.meeting {
         Meeting::Unix { name } => Ok(vec![Address::Unix(name.clone())]),

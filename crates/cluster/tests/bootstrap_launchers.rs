@@ -50,6 +50,7 @@ fn as_a_rank() {
         job: launch.job.clone(),
         epoch: launch.epoch,
         addresses: (1..40).map(|port| ([10, 0, 0, 7], port).into()).collect(),
+        local: None,
         token: Some(Token::random().unwrap()),
     };
     let mut pmi = Pmi::open(fd, soon()).unwrap();

@@ -10,6 +10,10 @@ use crate::ErrorKind;
 pub struct Error(#[from] cluster::Error);
 
 impl Error {
+    pub(crate) fn into_inner(self) -> cluster::Error {
+        self.0
+    }
+
     pub(crate) fn configuration(detail: impl Into<String>) -> Error {
         Error(cluster::Error::Configuration { detail: detail.into() })
     }

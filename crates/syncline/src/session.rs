@@ -1,10 +1,11 @@
 //! A process's place in its job, as users hold it.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Group, Job, Lane, Role, Topology};
+use syncline_collective::{Collectives, PlanSettings};
 use syncline_table::{SharedArray, Spec, Table, Tables};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
@@ -21,6 +22,9 @@ pub struct Session {
     job: Arc<Job>,
     tables: Tables,
     sync: bool,
+    plan: PlanSettings,
+    /// Those of all workers: their calls are counted together, whoever makes them.
+    collectives: OnceLock<Collectives>,
 }
 
 impl Session {
@@ -38,7 +42,8 @@ impl Session {
     /// [`open`](Session::open) with a deadline of the caller's.
     pub fn open_by(config: Config, deadline: Deadline) -> Result<Session, Error> {
         let job = Arc::new(Job::join(&config.launch, &config.settings, deadline)?);
-        Ok(Session { tables: Tables::new(Arc::clone(&job)), job, sync: config.sync })
+        let tables = Tables::new(Arc::clone(&job));
+        Ok(Session { tables, job, sync: config.sync, plan: config.plan, collectives: OnceLock::new() })
     }
 
     /// Coordinates the job that `config` describes without being a rank of it, until everybody has left: what a DMLC
@@ -201,6 +206,23 @@ impl Session {
     /// The group of `ranks`, in this order, of which this process must be one. All members build it from the same list.
     pub fn group(&self, ranks: &[u32]) -> Result<Group, Error> {
         Ok(self.job.group(ranks)?)
+    }
+
+    /// The collective operations of all workers, on raw bytes. A dedicated server takes no part in them.
+    pub fn collectives(&self) -> Result<Collectives, Error> {
+        if !self.role().works() {
+            return Err(Error::configuration("a dedicated server takes no part in collective operations; its workers do"));
+        }
+        if let Some(collectives) = self.collectives.get() {
+            return Ok(collectives.clone());
+        }
+        let group = self.group(&self.topology().workers())?;
+        Ok(self.collectives.get_or_init(|| Collectives::new(Arc::clone(&self.job), group, self.plan.clone())).clone())
+    }
+
+    /// The collective operations of `group`, which count their calls apart. A process makes them once for each group.
+    pub fn collectives_of(&self, group: &Group) -> Collectives {
+        Collectives::new(Arc::clone(&self.job), group.clone(), self.plan.clone())
     }
 
     /// Returns when every member of `group` has called it; the others take no part.

@@ -49,10 +49,14 @@ pub(super) fn tcp_meeting(host: &str, launcher: &str, job: &str) -> Meeting {
 
 /// The rendezvous file of a job on several hosts, in the home folder that they share; `None` without a home.
 pub(super) fn file_meeting(environment: &Environment, launcher: &str, id: &str, job: &str) -> Option<Meeting> {
+    Some(file_in(&home(environment)?.join(".syncline"), launcher, id, job))
+}
+
+/// The rendezvous file of a job in a folder that all its hosts share.
+pub(super) fn file_in(folder: &Path, launcher: &str, id: &str, job: &str) -> Meeting {
     let readable: String = id.chars().map(|c| if c.is_ascii_alphanumeric() || ".-_@".contains(c) { c } else { '_' }).take(64).collect();
     let name = format!("{launcher}-{readable}-{}", &fingerprint(&[launcher, job])[..16]);
-    let path = home(environment)?.join(".syncline").join(name);
-    Some(Meeting::File { path })
+    Meeting::File { path: folder.join(name) }
 }
 
 /// The user's key: `$XDG_CONFIG_HOME/syncline/key`, else `~/.config/syncline/key`.

@@ -70,6 +70,45 @@ pub enum BootstrapError {
         /// Where it is wrong.
         offset: usize,
     },
+    /// A tree has no such node.
+    #[error("there is no node {node} in a tree of {nodes}: nodes are numbered from 1 to {nodes}")]
+    NoSuchNode {
+        /// The number given.
+        node: u32,
+        /// How many nodes the tree has.
+        nodes: u32,
+    },
+    /// A node has no parent to be known by.
+    #[error("node {node} of {nodes} has no parent process to find the others by; pass a process id that all nodes know")]
+    NoParent {
+        /// This node.
+        node: u32,
+        /// How many nodes the tree has.
+        nodes: u32,
+    },
+    /// Node 1 cannot have the port it was told to take.
+    #[error("node 1 cannot listen at {address}: {source}; is the port in use, is the address one of this host's?")]
+    PortTaken {
+        /// Where it was to listen.
+        address: String,
+        /// What the system answered.
+        source: std::io::Error,
+    },
+    /// Node 1 published no address in time.
+    #[error(
+        "node {node} of {nodes} {} after {waited:.1?}: node 1 has published no address; is node 1 running, do publish and query use the same place?",
+        if *interrupted { "was interrupted" } else { "gave up" }
+    )]
+    NothingPublished {
+        /// This node.
+        node: u32,
+        /// How many nodes the tree has.
+        nodes: u32,
+        /// How long it asked.
+        waited: std::time::Duration,
+        /// Whether the user ended the wait.
+        interrupted: bool,
+    },
     /// The launcher gives neither a meeting point nor anything to derive one from.
     #[error("{launcher} started rank {rank} of {world} but {missing}; {hint}")]
     NoMeeting {

@@ -1,20 +1,23 @@
 //! What rank 0 tells the others where no socket is known yet: a few lines of text, in a file or through PMI.
 //!
 //! ```text
-//! syncline invitation 1
+//! syncline invitation 2
 //! job cluster 4711.0-restart0
 //! epoch 0
 //! address 10.0.0.7:41235
 //! address [fd00::7]:41235
+//! local 3e0f…/4026531840 syncline-9b1c…
 //! token 5d1c…
 //! end
 //! ```
 
 use std::net::SocketAddr;
 
+use syncline_wire::message::HostId;
+
 use super::Token;
 
-const FIRST_LINE: &str = "syncline invitation 1";
+const FIRST_LINE: &str = "syncline invitation 2";
 
 /// No more addresses than this are read: each one costs a member a connection attempt.
 const MOST_ADDRESSES: usize = 64;
@@ -26,10 +29,35 @@ pub struct Invitation {
     pub job: String,
     /// Which life of the job this is.
     pub epoch: u32,
-    /// Every address of the coordinator, in the order to try; never loopback unless all ranks share the host.
+    /// Every address of the coordinator for ranks of other hosts, in the order to try; never loopback.
     pub addresses: Vec<SocketAddr>,
+    /// Where ranks of the coordinator's own host find it, with or without a network.
+    pub local: Option<LocalDoor>,
     /// The job's token, when the origin is [`TokenOrigin::Exchanged`](super::TokenOrigin::Exchanged).
     pub token: Option<Token>,
+}
+
+/// An abstract Unix socket and the host on which its name means something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalDoor {
+    /// The kernel and network namespace it belongs to.
+    pub host: HostId,
+    /// The name without its leading zero byte.
+    pub name: String,
+}
+
+impl LocalDoor {
+    fn to_text(&self) -> String {
+        let boot = u128::from_be_bytes(self.host.boot);
+        format!("{boot:032x}/{} {}", self.host.network, one_line(&self.name))
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let (host, name) = text.split_once(' ')?;
+        let (boot, network) = host.split_once('/')?;
+        let boot = u128::from_str_radix(boot, 16).ok()?.to_be_bytes();
+        Some(LocalDoor { host: HostId { boot, network: network.parse().ok()? }, name: name.to_owned() })
+    }
 }
 
 /// Why a text is no invitation.
@@ -52,6 +80,9 @@ impl Invitation {
         for address in &self.addresses {
             text.push_str(&format!("address {address}\n"));
         }
+        if let Some(local) = &self.local {
+            text.push_str(&format!("local {}\n", local.to_text()));
+        }
         if let Some(token) = &self.token {
             text.push_str(&format!("token {}\n", one_line(token.reveal())));
         }
@@ -60,7 +91,7 @@ impl Invitation {
 
     /// Reads the lines back; a text that does not reach `end` is not whole.
     pub fn from_text(text: &str) -> Result<Self, InvitationError> {
-        let mut invitation = Invitation { job: String::new(), epoch: 0, addresses: Vec::new(), token: None };
+        let mut invitation = Invitation { job: String::new(), epoch: 0, addresses: Vec::new(), local: None, token: None };
         for (index, line) in text.lines().enumerate() {
             let fault = |problem| InvitationError { problem, line: index + 1 };
             if index == 0 {
@@ -79,6 +110,7 @@ impl Invitation {
                 ("address", address) => {
                     invitation.addresses.push(address.parse().map_err(|_| fault("no address"))?);
                 }
+                ("local", door) => invitation.local = Some(LocalDoor::from_text(door).ok_or(fault("no name on a host"))?),
                 ("token", token) => invitation.token = Some(Token::from_text(token).ok_or(fault("no token"))?),
                 _ => return Err(fault("an unknown word")),
             }
@@ -108,10 +140,16 @@ mod tests {
             job: "7 x".into(),
             epoch: 3,
             addresses: vec!["10.0.0.7:41235".parse().unwrap(), "[fd00::7]:1".parse().unwrap()],
+            local: Some(LocalDoor { host: HostId { boot: [7; 16], network: 42 }, name: "syncline-9b".into() }),
             token: Token::from_text("secret"),
         };
         let text = invitation.to_text();
-        assert_eq!(text, "syncline invitation 1\njob 7 x\nepoch 3\naddress 10.0.0.7:41235\naddress [fd00::7]:1\ntoken secret\nend\n");
+        assert_eq!(
+            text,
+            "syncline invitation 2\njob 7 x\nepoch 3\naddress 10.0.0.7:41235\naddress [fd00::7]:1\n\
+             local 07070707070707070707070707070707/42 syncline-9b\ntoken secret\nend\n"
+        );
+        assert_eq!(Invitation::from_text(&text).unwrap(), invitation);
         for end in 0..text.len() - 1 {
             assert!(Invitation::from_text(&text[..end]).is_err(), "{:?}", &text[..end]);
         }
@@ -120,21 +158,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(job in "\\PC{0,40}", epoch: u32, ports in proptest::collection::vec(1u16.., 0..8), token in proptest::option::of("[0-9a-f]{8,64}")) {
+        fn what_is_written_is_read(job in "\\PC{0,40}", epoch: u32, ports in proptest::collection::vec(1u16.., 0..8), boot: u128, network: u64, name in "[a-z0-9-]{1,40}", token in proptest::option::of("[0-9a-f]{8,64}")) {
             let invitation = Invitation {
                 job: job.clone(),
                 epoch,
                 addresses: ports.iter().map(|&port| SocketAddr::from(([10, 0, 0, 1], port))).collect(),
+                local: Some(LocalDoor { host: HostId { boot: boot.to_be_bytes(), network }, name }),
                 token: token.as_deref().and_then(Token::from_text),
             };
             let read = Invitation::from_text(&invitation.to_text()).unwrap();
             prop_assert!(read.is_for(&job, epoch));
             prop_assert!(!read.is_for(&job, epoch.wrapping_add(1)));
-            prop_assert_eq!((read.addresses, read.token), (invitation.addresses, invitation.token));
+            prop_assert_eq!((read.addresses, read.local, read.token), (invitation.addresses, invitation.local, invitation.token));
         }
 
         #[test]
-        fn no_text_panics(text in "(syncline invitation 1\n)?(job |epoch |address |token |end|\n|\\PC){0,20}") {
+        fn no_text_panics(text in "(syncline invitation 2\n)?(job |epoch |address |local |token |end|\n|\\PC){0,20}") {
             let _ = Invitation::from_text(&text);
         }
     }

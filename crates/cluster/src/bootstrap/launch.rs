@@ -3,7 +3,9 @@
 //! It is plain data. Finding it opens no socket and no file, so every launcher is tested with a map of variables.
 
 use std::fmt;
+use std::net::SocketAddr;
 
+use super::tree::Reservation;
 use super::{BootstrapError, Environment, Meeting, TokenOrigin, derive};
 
 /// Who this process is in its job, how it will find the others, and why we think so.
@@ -27,6 +29,10 @@ pub struct Launch {
     pub hosts: HostSpan,
     /// Where the members find the coordinator.
     pub meeting: Meeting,
+    /// Where this member listens for the others, if it was told; otherwise on all interfaces at any port.
+    pub door: Option<SocketAddr>,
+    /// The port of the meeting point, kept for the coordinator until it listens.
+    pub reserved: Option<Reservation>,
     /// Where the job's token comes from.
     pub token: TokenOrigin,
     /// Which life of the job this is: a restarted job has a higher number.
@@ -46,6 +52,8 @@ pub enum Launcher {
     Solo,
     /// The program passed its rank and world itself.
     Arguments,
+    /// The program made a tree of nodes that it numbers itself.
+    Tree,
     /// `syncline run`.
     SynclineRun,
     /// `SYNCLINE_RANK` and its siblings, set by hand or by a script.
@@ -104,6 +112,8 @@ impl Launch {
             role: Role::Both,
             hosts: HostSpan::Unknown,
             meeting: Meeting::Alone,
+            door: None,
+            reserved: None,
             token: TokenOrigin::None,
             epoch: 0,
             job: launcher.name().to_owned(),
@@ -189,6 +199,9 @@ impl Launch {
             Launcher::Arguments => {
                 format!("start it with rank {rank} of {world}, the same rendezvous ({}) and the same token", self.meeting)
             }
+            Launcher::Tree => {
+                format!("it makes the same tree as node {} of {world} (nodes count from 1), meeting at {}", rank + 1, self.meeting)
+            }
             Launcher::SynclineRun => {
                 format!("`syncline run` starts it with SYNCLINE_RANK={rank}; look for its lines in the output or in --log-dir")
             }
@@ -218,6 +231,7 @@ impl Launcher {
         match self {
             Launcher::Solo => "solo",
             Launcher::Arguments => "arguments",
+            Launcher::Tree => "tree",
             Launcher::SynclineRun => "syncline-run",
             Launcher::Explicit => "explicit",
             Launcher::Torchrun => "torchrun",

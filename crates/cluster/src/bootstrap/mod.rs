@@ -30,6 +30,7 @@ mod pmi_mapping;
 mod private_file;
 mod slurm_list;
 mod token;
+pub mod tree;
 mod user_key;
 
 mod dmlc;
@@ -44,7 +45,7 @@ mod torchrun;
 pub use arguments::Arguments;
 pub use environment::{Ancestor, Environment};
 pub use error::{BootstrapError, TokenError};
-pub use invitation::{Invitation, InvitationError};
+pub use invitation::{Invitation, InvitationError, LocalDoor};
 pub use launch::{HostSpan, Launch, Launcher, Role};
 pub use meeting::Meeting;
 pub use token::{Token, TokenOrigin};
@@ -69,7 +70,7 @@ pub fn find(environment: &Environment, arguments: &Arguments) -> Result<Launch, 
             let token = Wishes::read(environment)?.token;
             (launch, Wishes { token, ..Wishes::default() })
         }
-        None => (detect(environment)?, Wishes::read(environment)?),
+        None => (find_launcher(environment)?, Wishes::read(environment)?),
     };
     if arguments.rank.is_none() {
         agree_on_world(&launch, "SYNCLINE_WORLD_SIZE", environment.number("SYNCLINE_WORLD_SIZE")?)?;
@@ -94,7 +95,8 @@ pub fn find(environment: &Environment, arguments: &Arguments) -> Result<Launch, 
     Ok(launch)
 }
 
-fn detect(environment: &Environment) -> Result<Launch, BootstrapError> {
+/// The launch that the environment's launcher describes, before anything given beside it counts.
+fn find_launcher(environment: &Environment) -> Result<Launch, BootstrapError> {
     if let Some(found) = LAUNCHERS.iter().find_map(|detect| detect(environment)) {
         return found;
     }

@@ -66,6 +66,7 @@ fn a_long_invitation_travels_in_pieces() {
         job: "job with spaces = and more".into(),
         epoch: 2,
         addresses: (1..20).map(|port| std::net::SocketAddr::from(([10, 0, 0, 7], port))).collect(),
+        local: None,
         token: super::super::Token::from_text("secret"),
     };
     let memory = std::sync::Arc::default();

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use syncline_transport::{Deadline, LinkError, OutFrame, TransportKind};
+use syncline_transport::{Deadline, LinkError, OutFrame, Sending, TransportKind};
 use syncline_wire::{Fingerprint, Flags, Kind};
 
 use crate::meeting::{MakePair, soon};
@@ -77,6 +77,48 @@ pub(crate) fn a_payload_may_be_made_while_it_is_sent(pair: MakePair) {
     let error = one.frame(soon()).unwrap_err();
     assert!(is_gone(&error), "{error:?}");
     drop(sender.join().unwrap());
+}
+
+pub(crate) fn a_frame_may_go_bit_by_bit_while_its_sender_does_other_things(pair: MakePair) {
+    let (mut zero, mut one) = pair(EPOCH);
+    let sender = zero.sender();
+    let streams = sender.pollable().is_some();
+    let body = pattern(if streams { 30 << 20 } else { 4096 }, 3);
+    let pieces = [&body[..1000], &[], &body[1000..]];
+    let frame = data(b"meta", &pieces);
+    let mut sending = Sending::new();
+    let mut stalled = 0;
+    while !sender.advance(&frame, &mut sending).unwrap() {
+        stalled += 1;
+        if stalled == 1000 {
+            break; // nobody reads, so nothing more will ever go
+        }
+    }
+    assert_eq!((stalled == 1000, sending.has_begun()), (streams, true));
+    let reader = thread::spawn(move || (one.frame(soon()).unwrap(), one.frame(soon()).unwrap(), one));
+    let until = Instant::now() + Duration::from_secs(20);
+    while streams && !sender.advance(&frame, &mut sending).unwrap() {
+        assert!(Instant::now() < until, "{sending:?}");
+        thread::yield_now();
+    }
+    assert_eq!(sending.gone(), sending.whole());
+    let mut next = Sending::new();
+    while !sender.advance(&data(b"next", &[]), &mut next).unwrap() {}
+    let ((head, got), (second, _), one) = reader.join().unwrap();
+    assert!(head.meta == b"meta" && got == body && second.meta == b"next");
+
+    if streams {
+        let mut half = Sending::new();
+        while !half.has_begun() || half.gone() == half.whole() {
+            half = Sending::new();
+            assert!(!sender.advance(&frame, &mut half).unwrap() || half.gone() == half.whole());
+        }
+        let error = sender.send(&data(b"too early", &[]), soon()).unwrap_err();
+        assert!(matches!(error, LinkError::Broken { .. }), "{error:?}");
+    }
+    drop(one);
+    let error = (0..100_000).find_map(|_| sender.advance(&data(b"gone", &[]), &mut Sending::new()).err()).expect("it is noticed");
+    assert!(is_gone(&error) || streams, "{error:?}");
 }
 
 pub(crate) fn each_frame_carries_epoch_rank_and_operation(pair: MakePair) {
