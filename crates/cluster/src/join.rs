@@ -22,9 +22,10 @@ use syncline_shm::wait::Deadline;
 use syncline_transport::{Connection, Door, DoorConfig, DoorEvent, JobKey, LinkError, RecvHalf, SendHalf, TransportKind};
 use syncline_wire::message::{Control, Hello, MemberInfo, Purpose};
 
-use crate::bootstrap::{HostSpan, Launch, Launcher, Meeting, file};
+use crate::bootstrap::{HostSpan, Launch, Launcher, Meeting};
 use crate::control::{ControlError, fate_of, receive_control, send_control};
 use crate::job::{Job, Parts, private_heap};
+use crate::meet::Met;
 use crate::seat::{ControlLine, Seat};
 use crate::settings::{OnPeerLoss, Settings, TransportChoice};
 use crate::switchboard::{CallError, Switchboard};
@@ -34,7 +35,7 @@ use crate::{Error, Role, Topology, Who, control_thread, meet, roster, watcher};
 const GRACE: Duration = Duration::from_secs(3);
 
 pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> Result<Job, Error> {
-    let joined = match launch.meeting {
+    match launch.meeting {
         _ if launch.role == Role::Coordinator => Err(Error::Configuration {
             detail: "this process is the scheduler of its job and no rank of it\nhint: start `syncline server` in its place, it coordinates the others".into(),
         }),
@@ -42,13 +43,13 @@ pub(crate) fn join(launch: &Launch, settings: &Settings, deadline: Deadline) -> 
             tracing::info!("a world of one; {}", launch.because.join(", "));
             Job::alone(settings.timeout)
         }
-        _ => join_others(launch, settings, deadline),
-    };
-    if let (Err(_), Meeting::File { path }) = (&joined, &launch.meeting) {
-        // Rank 0 removes the rendezvous file, unless it was killed before everybody had come.
-        file::remove_leftover(path, &launch.job, launch.epoch);
+        _ => {
+            let started = Instant::now();
+            let mut met = meet::meet(launch, settings, deadline)?;
+            // Rank 0 removes the rendezvous file, unless it was killed before everybody had come.
+            enter(launch, settings, &mut met, started, deadline).inspect_err(|_| met.remove_leftover(launch))
+        }
     }
-    joined
 }
 
 /// Hosts the coordinator of a job without being one of its ranks, until everybody has left or died.
@@ -68,12 +69,10 @@ pub fn coordinate(launch: &Launch, settings: &Settings, deadline: Deadline) -> R
     Ok(())
 }
 
-fn join_others(launch: &Launch, settings: &Settings, deadline: Deadline) -> Result<Job, Error> {
-    let started = Instant::now();
-    let mut met = meet::meet(launch, settings, deadline)?;
+fn enter(launch: &Launch, settings: &Settings, met: &mut Met, started: Instant, deadline: Deadline) -> Result<Job, Error> {
     let mut instance = [0; 16];
     getrandom::fill(&mut instance).map_err(|error| Error::system("start: random numbers", error))?;
-    let connection = meet::dial(launch, &mut met, settings, instance, started, deadline)?;
+    let connection = meet::dial(launch, met, settings, instance, started, deadline)?;
     let key = met.key.clone();
     let door = open_door(launch, settings, &key, instance)?;
     let door_waker = door.waker();
@@ -88,7 +87,6 @@ fn join_others(launch: &Launch, settings: &Settings, deadline: Deadline) -> Resu
         send_control(sender.as_mut(), &Control::GoesOn, deadline).map_err(|error| lost_coordinator(launch, &error, started))?;
     }
     let (me, topology) = (welcome.rank, Topology::new(welcome.roster));
-    drop(met.published); // Everybody has come: the rendezvous file is needed no more.
 
     let neighbours = topology.hosts()[topology.host_of(me)].ranks.clone();
     let inbox = Arc::new(Inbox::default());
@@ -114,7 +112,7 @@ fn join_others(launch: &Launch, settings: &Settings, deadline: Deadline) -> Resu
         (Err(error), _) | (_, Err(error)) => (None, Err(error)),
     };
     // From here on dropping the job ends its threads.
-    let job = Job::assemble(Parts { seat, threads, watcher, door: Some(door_waker), coordinator: met.coordinator, heap })?;
+    let job = Job::assemble(Parts { seat, threads, watcher, door: Some(door_waker), coordinator: met.coordinator.take(), heap })?;
     result?;
     tracing::info!(
         "joined as rank {me} of {} after {:.0} ms; {}",
@@ -172,7 +170,8 @@ fn knock(
                 }
                 return Ok(Welcomed { rank, job, roster });
             }
-            Ok(Control::Heartbeat { .. }) => {}
+            // That a process ended says nothing yet: whether that is a death, another message tells.
+            Ok(Control::Heartbeat { .. } | Control::Ended { .. }) => {}
             Ok(Control::Refused { reason }) => return Err(Error::Refused { at: launch.meeting.to_string(), reason }),
             Ok(Control::StartTimeout { arrived, missing, text }) => {
                 return Err(Error::Missing {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use syncline_transport::{Address, Connection, Deadline, DialConfig, DialError, JobKey, dial_any};
 use syncline_wire::message::{Hello, Purpose};
 
-use crate::bootstrap::file::{self, FileMeetingError, Published};
+use crate::bootstrap::file::{self, FileMeetingError};
 use crate::bootstrap::pmi::{Pmi, PmiError};
 use crate::bootstrap::{HostSpan, Invitation, Launch, LocalDoor, Meeting, Token, TokenOrigin, address};
 use crate::coordinator::{Coordinator, Listen, Spec};
@@ -34,8 +34,8 @@ pub(crate) struct Met {
     pub(crate) coordinator: Option<Coordinator>,
     /// Where else it is; empty when the launch itself says so.
     invited_to: Vec<Address>,
-    /// The rendezvous file, removed when everybody has come.
-    pub(crate) published: Option<Published>,
+    /// What another process wrote into the rendezvous file.
+    invitation: Option<Invitation>,
 }
 
 impl Met {
@@ -49,6 +49,14 @@ impl Met {
             if launch.token == TokenOrigin::Exchanged {
                 self.key = JobKey::from_token(token.reveal());
             }
+            self.invitation = Some(invitation);
+        }
+    }
+
+    /// Removes the file that led here, if it is still the same: whoever wrote it may have been killed.
+    pub(crate) fn remove_leftover(&self, launch: &Launch) {
+        if let (Meeting::File { path }, Some(invitation)) = (&launch.meeting, &self.invitation) {
+            file::remove_leftover(path, invitation);
         }
     }
 }
@@ -66,7 +74,6 @@ fn invite(launch: &Launch, settings: &Settings, known: Option<Token>, deadline: 
     };
     let key = JobKey::from_token(token.reveal());
     let coordinator = host(launch, spec(launch, settings)?, &key, settings)?;
-    let mut met = Met { key, coordinator: None, invited_to: Vec::new(), published: None };
     if let Meeting::File { .. } | Meeting::Pmi { .. } = launch.meeting {
         let invitation = Invitation {
             job: launch.job.clone(),
@@ -79,15 +86,14 @@ fn invite(launch: &Launch, settings: &Settings, known: Option<Token>, deadline: 
             token: Some(token),
         };
         match &launch.meeting {
-            Meeting::File { path } => met.published = Some(file::publish(path, &invitation).map_err(|error| file_error(launch, error))?),
+            Meeting::File { path } => coordinator.invited_by(file::publish(path, &invitation).map_err(|error| file_error(launch, error))?),
             Meeting::Pmi { fd } => {
                 drop(Pmi::open(*fd, deadline).and_then(|pmi| pmi.exchange(Some(&invitation), deadline)).map_err(pmi_error)?)
             }
             _ => {}
         }
     }
-    met.coordinator = Some(coordinator);
-    Ok(met)
+    Ok(Met { key, coordinator: Some(coordinator), invited_to: Vec::new(), invitation: None })
 }
 
 fn accept_invitation(launch: &Launch, known: Option<Token>, deadline: Deadline) -> Result<Met, Error> {
@@ -96,8 +102,8 @@ fn accept_invitation(launch: &Launch, known: Option<Token>, deadline: Deadline) 
         Meeting::Pmi { fd } => Some(Pmi::open(*fd, deadline).and_then(|pmi| pmi.exchange(None, deadline)).map_err(pmi_error)?),
         _ => None,
     };
-    let (invited_to, passed) = match invitation {
-        Some(invitation) => (doors(&invitation, launch)?, invitation.token),
+    let (invited_to, passed) = match &invitation {
+        Some(invitation) => (doors(invitation, launch)?, invitation.token.clone()),
         None => (Vec::new(), None),
     };
     let Some(token) = known.or(passed) else {
@@ -105,7 +111,7 @@ fn accept_invitation(launch: &Launch, known: Option<Token>, deadline: Deadline) 
             detail: "this job has no token\nhint: set the same SYNCLINE_TOKEN for all of its processes".into(),
         });
     };
-    Ok(Met { key: JobKey::from_token(token.reveal()), coordinator: None, invited_to, published: None })
+    Ok(Met { key: JobKey::from_token(token.reveal()), coordinator: None, invited_to, invitation })
 }
 
 /// Where to go with an invitation: by name on the coordinator's own host, by address from elsewhere.

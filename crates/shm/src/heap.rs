@@ -33,7 +33,7 @@ pub const MOST_KEYS: usize = 1 << 16;
 const BODY: u64 = 1 << 44;
 
 /// Ranges of at least this size begin at a multiple of it, so that the kernel may back them by huge pages.
-const HUGE: u64 = 2 << 20;
+const HUGE: u64 = crate::mapping::HUGE as u64;
 
 const FREE: u32 = 0;
 const BUSY: u32 = 1;

@@ -22,6 +22,7 @@ pub mod fdpass;
 pub mod fork;
 #[cfg(not(loom))]
 pub mod heap;
+mod mapping;
 pub mod meeting;
 pub mod mortality;
 #[cfg(not(loom))]

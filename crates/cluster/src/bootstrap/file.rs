@@ -126,14 +126,10 @@ pub fn read(path: &Path, job: &str, epoch: u32) -> Option<Invitation> {
     look(path).ok().flatten().filter(|invitation| invitation.is_for(job, epoch))
 }
 
-/// Any member: removes the file of this job if rank 0 could not, because it was killed between publishing and the last arrival.
-pub fn remove_leftover(path: &Path, job: &str, epoch: u32) {
-    if let Ok(Found::Private(bytes)) = private_file::read(path, Invitation::LONGEST as u64) {
-        let text = String::from_utf8_lossy(&bytes);
-        if Invitation::from_text(&text).is_ok_and(|invitation| invitation.is_for(job, epoch)) {
-            remove_if_same(path, &text);
-        }
-    }
+/// Any member: removes the file that holds this invitation if rank 0 could not, because it was killed between publishing and the
+/// last arrival. What a later life of the job wrote stays.
+pub fn remove_leftover(path: &Path, invitation: &Invitation) {
+    remove_if_same(path, &invitation.to_text());
 }
 
 fn look(path: &Path) -> Result<Option<Invitation>, FileMeetingError> {
@@ -216,9 +212,9 @@ mod tests {
         let old = publish(&path, &invitation("old")).unwrap();
         let _new = publish(&path, &invitation("new")).unwrap();
         drop(old);
-        remove_leftover(&path, "old", 1);
+        remove_leftover(&path, &invitation("old"));
         assert!(wait(&path, "new", 1, soon()).is_ok());
-        remove_leftover(&path, "new", 1);
+        remove_leftover(&path, &invitation("new"));
         assert!(!path.exists());
     }
 

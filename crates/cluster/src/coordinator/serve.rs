@@ -17,6 +17,7 @@ use syncline_wire::message::{Blame, Control, DownCause, Hello, Purpose};
 
 use super::state::{Action, ConnectionId, Event, Spec, State};
 use crate::Error;
+use crate::bootstrap::file::Published;
 use crate::control::{ControlError, receive_control, send_control};
 
 /// The rank a coordinator signs its frames with: nobody's.
@@ -53,8 +54,14 @@ pub struct Coordinator {
 
 /// What reaches the thread that owns the state.
 enum Input {
-    Connected { connection: ConnectionId, sender: Box<dyn SendHalf>, severer: Severer },
+    Connected {
+        connection: ConnectionId,
+        sender: Box<dyn SendHalf>,
+        severer: Severer,
+    },
     Event(Event),
+    /// The rendezvous file, to be removed before anybody is told that all have come.
+    Invited(Published),
     Stop,
 }
 
@@ -91,6 +98,12 @@ impl Coordinator {
     /// Where members of other hosts reach it; wildcard addresses as they were bound.
     pub fn tcp_addresses(&self) -> &[SocketAddr] {
         &self.tcp
+    }
+
+    /// Takes the rendezvous file in keeping: whoever hears that all have come, or that the job will not start, finds it gone and may
+    /// meet again under the same name.
+    pub(crate) fn invited_by(&self, published: Published) {
+        let _ = self.events.send(Input::Invited(published));
     }
 
     /// Reports that the launcher saw the process of `rank` end.
@@ -184,6 +197,7 @@ fn listen_to(connection: ConnectionId, local: bool, mut receiver: Box<dyn RecvHa
 fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sender<()>, culprit: &AtomicU32, goes_on: &AtomicBool) {
     let start = Instant::now();
     let mut members: HashMap<ConnectionId, (Box<dyn SendHalf>, Severer)> = HashMap::new();
+    let mut published: Option<Published> = None;
     loop {
         let next = state.next_tick().map(|tick| tick.saturating_sub(start.elapsed()));
         let input = match next {
@@ -193,6 +207,10 @@ fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sen
         let event = match input {
             Ok(Input::Connected { connection, sender, severer }) => {
                 members.insert(connection, (sender, severer));
+                continue;
+            }
+            Ok(Input::Invited(file)) => {
+                published = Some(file);
                 continue;
             }
             Ok(Input::Event(event)) => event,
@@ -206,6 +224,9 @@ fn carry_out(mut state: State, inbox: &mpsc::Receiver<Input>, finish: &mpsc::Sen
         let actions = state.on(event, start.elapsed());
         culprit.store(state.culprit().unwrap_or(COORDINATOR), Release);
         goes_on.store(state.goes_on(), Release);
+        if !state.is_gathering() {
+            drop(published.take());
+        }
         for action in actions {
             match action {
                 Action::Send { connection, message } => tell(&mut members, connection, &message),

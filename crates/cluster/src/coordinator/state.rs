@@ -208,6 +208,11 @@ impl State {
         self.phase == Phase::Running
     }
 
+    /// Whether somebody may still come.
+    pub fn is_gathering(&self) -> bool {
+        matches!(self.phase, Phase::Waiting | Phase::Gathering { .. })
+    }
+
     fn hear(&mut self, connection: ConnectionId, local: bool, message: Control, now: Duration) -> Vec<Action> {
         let speaker = self.seat_of(connection);
         if let Some(seat) = speaker.and_then(|rank| self.seats.get_mut(&rank)) {

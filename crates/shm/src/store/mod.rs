@@ -130,10 +130,10 @@ pub struct Store {
     stamps: NonNull<Stamp>,
     lanes: Vec<NonNull<u8>>,
     base: NonNull<u8>,
-    _segment: Arc<Segment>,
+    segment: Arc<Segment>,
 }
 
-// SAFETY: the pointers lead into the segment, which is mapped while `_segment` lives; stripes and stamps are atomics,
+// SAFETY: the pointers lead into the segment, which is mapped while `segment` lives; stripes and stamps are atomics,
 // lane bytes are reached only by racing copies and by the hand that holds their stripe.
 unsafe impl Send for Store {}
 // SAFETY: as above.
@@ -159,14 +159,20 @@ impl Store {
             base,
             shift: layout.stripe.is_power_of_two().then(|| layout.stripe.trailing_zeros()),
             layout,
-            _segment: segment,
+            segment,
         }
     }
 
     /// Takes the memory of all lanes now and maps it here, so that no later access waits for pages.
     pub fn reserve(&self) -> Result<(), crate::segment::SegmentError> {
         let lanes = self.layout.lane_at(0)..self.layout.stamps_at();
-        self._segment.reserve(lanes.start, lanes.len())
+        self.segment.reserve(lanes.start, lanes.len())
+    }
+
+    /// Maps here what another process has reserved.
+    pub fn populate(&self) {
+        let lanes = self.layout.lane_at(0)..self.layout.stamps_at();
+        self.segment.populate(lanes.start, lanes.len());
     }
 
     /// How it is laid out.
@@ -294,7 +300,7 @@ impl Store {
         let record = self.records[number as usize].clone();
         // SAFETY: the layout reserves the scratch right behind the record.
         let scratch = unsafe { self.base.add(PAGE + number as usize * HAND + RECORD) };
-        Hand { number, record, scratch, _segment: Arc::clone(&self._segment) }
+        Hand { number, record, scratch, _segment: Arc::clone(&self.segment) }
     }
 
     /// Takes a stripe for a hand, which then [`hold`](Hand::hold)s it.

@@ -365,6 +365,13 @@ impl LocalShare {
         }
     }
 
+    /// Maps a share that is not larger than this and whose memory is reserved, so that no later access stops for a page.
+    pub(crate) fn map_ahead(&self, most: usize) {
+        if self.store.layout().bytes() <= most {
+            self.store.populate();
+        }
+    }
+
     /// Ranks that have the share in memory.
     pub(crate) fn neighbours(&self) -> &[u32] {
         &self.place.hands

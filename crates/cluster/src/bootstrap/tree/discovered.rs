@@ -27,6 +27,7 @@ pub struct Reservation {
 ///
 /// # Errors
 /// A node outside of 1…`nodes`, a port that is taken, or nothing published in time.
+#[expect(clippy::too_many_arguments, reason = "the constructor's own, as users of trees know them, and how long to wait")]
 pub fn discovered(
     environment: &Environment,
     node: u32,
