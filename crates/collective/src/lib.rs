@@ -5,7 +5,6 @@
 //! way the numbers travel.
 #![forbid(unsafe_code)]
 
-#[allow(dead_code, reason = "its users come next")]
 mod call;
 mod engine;
 mod leaves;
