@@ -91,12 +91,21 @@ def introduced(node: int | None, nodes: int, server: Any, client: Any) -> tuple[
             raise ConfigurationError(f"tree: node {node} has a server; node 1 has it, and the others a client")
 
         def publish(host: str, port: int) -> None:
-            wishes: list[tuple[Any, int | None]] = []
-            server.clients(nodes - 1, lambda each: wishes.append((each, each.recv()["node"])))
-            taken = {wish for _, wish in wishes if wish is not None}
-            free = iter(number for number in range(2, nodes + 1) if number not in taken)
-            numbered = iter([wish if wish is not None else next(free) for _, wish in wishes])
-            server.clients(nodes - 1, lambda each: each.send({"node": next(numbered), "host": host, "port": port}))
+            wishes: list[int | None] = []
+
+            def ask(each: Any) -> None:
+                wishes.append(each.recv()["node"])
+                each.id(len(wishes))  # so that they are answered in the order in which they were asked
+
+            server.clients(nodes - 1, ask)
+            free = iter(sorted(set(range(2, nodes + 1)) - set(wishes)))
+            numbers = [wish if wish is not None else next(free) for wish in wishes]
+
+            def answer(each: Any) -> None:
+                node = numbers[each.id() - 1]
+                each.send({"node": node, "host": host, "port": port})
+
+            server.clients(nodes - 1, answer)
 
         return 1, publish, lambda: None
     client.send({"node": node})
