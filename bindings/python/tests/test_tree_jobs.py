@@ -107,7 +107,8 @@ def test_settings_that_make_no_sense_are_refused(stage: Stage) -> None:
         """
         import syncline as sl
         for make in [lambda: sl.Tree(1, 2, 1), lambda: sl.Tree(1, 2, plan="star"), lambda: sl.LocalhostTree(3, 2),
-                     lambda: sl.LocalhostTree(0, 2), lambda: sl.Tree(None, 2), lambda: sl.LocalhostTree(1, 2, timeout=-1)]:
+                     lambda: sl.LocalhostTree(0, 2), lambda: sl.Tree(None, 2),
+                     lambda: sl.LocalhostTree(1, 2, timeout=-1)]:
             try:
                 make()
             except sl.ConfigurationError as error:
