@@ -137,5 +137,5 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 KillWait=2
 SlurmdTimeout=30
-SchedulerParameters=sched_min_interval=20000
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
 ";
