@@ -230,6 +230,20 @@ impl Outbox {
         unsafe { std::slice::from_raw_parts(self.body.as_ptr().add(range.start), range.len()) }
     }
 
+    /// Asks for some bytes ahead of their use; a hint that changes nothing.
+    #[inline]
+    pub fn prefetch(&self, range: Range<usize>) {
+        if range.start > range.end || range.end > self.body_len {
+            return;
+        }
+        #[cfg(target_arch = "x86_64")]
+        for line in range.step_by(64) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch reads nothing and cannot fault; the address lies inside the mapping anyway.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.body.as_ptr().add(line).cast()) };
+        }
+    }
+
     /// Row ids of a published add. Each must be checked before it is used.
     #[inline]
     pub fn ids(&self, range: Range<usize>) -> &[i64] {

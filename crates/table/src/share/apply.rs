@@ -8,8 +8,8 @@ use syncline_shm::outbox::{Entry, Outbox};
 use syncline_shm::store::{Hand, Hold, Progress};
 
 use super::{Emit, LocalShare};
-use crate::AddOptions;
 use crate::updater::{Block, apply};
+use crate::{AddOptions, Consistency};
 
 /// One add, ready to be applied.
 pub(super) struct Add<'a> {
@@ -19,11 +19,28 @@ pub(super) struct Add<'a> {
     pub(super) outbox: &'a Outbox,
     /// The delta, where it does not stand in the outbox.
     lent: Option<Lent>,
+    /// Its ids stand in ascending order, followed by their places in the delta: a sync table's.
+    sorted: bool,
 }
 
 impl Add<'_> {
+    /// Its rows, none for the whole share.
     pub(super) fn ids(&self) -> Option<&[i64]> {
-        self.entry.ids.clone().map(|range| self.outbox.ids(range))
+        let ids = self.entry.ids.clone().map(|range| self.outbox.ids(range))?;
+        Some(if self.sorted { &ids[..ids.len() / 2] } else { ids })
+    }
+
+    /// Which row of the delta belongs to each of the ids, where they were sorted.
+    pub(super) fn places(&self) -> &[i64] {
+        let ids = self.entry.ids.clone().map_or(&[][..], |range| self.outbox.ids(range));
+        &ids[ids.len() / 2..]
+    }
+
+    /// Asks for a row of the delta ahead of its use.
+    #[inline]
+    pub(super) fn ask_for(&self, place: usize, row_bytes: usize) {
+        let start = self.entry.delta.start.wrapping_add(place.wrapping_mul(row_bytes));
+        self.outbox.prefetch(start..start.wrapping_add(row_bytes.min(512)));
     }
 
     /// Bytes of the delta.
@@ -41,16 +58,17 @@ impl LocalShare {
     /// The add with this number, if it makes sense for this share.
     pub(super) fn published_add(&self, worker: u32, sequence: u64) -> Result<Add<'_>, Error> {
         let outbox = &self.outboxes[worker as usize];
+        let sorted = self.place.spec.consistency == Consistency::Sync;
         let add = outbox.entry(sequence).and_then(|entry| {
             let lent = match entry.lent {
                 Some(lent) => Some(self.place.arrays.lent(lent, entry.delta.len())?),
                 None => None,
             };
-            Some(Add { worker, options: AddOptions::from_bits(entry.options), entry, outbox, lent })
+            Some(Add { worker, options: AddOptions::from_bits(entry.options), entry, outbox, lent, sorted })
         });
         let row_bytes = self.cols as usize * self.dtype.size();
         add.filter(|add| {
-            let rows = add.entry.ids.as_ref().map(|range| range.len() / 8);
+            let rows = add.ids().map(<[i64]>::len);
             add.entry.delta.len() == rows.map_or(self.bytes(), |rows| rows * row_bytes)
         })
         .ok_or_else(|| Error::System {

@@ -6,6 +6,7 @@ mod changed;
 mod emit;
 mod lending;
 mod local;
+mod parts;
 mod rescue;
 mod rounds;
 mod taking;
