@@ -313,7 +313,7 @@ impl Store {
         let record = self.records[number as usize].clone();
         // SAFETY: the layout reserves the scratch right behind the record.
         let scratch = unsafe { self.base.add(PAGE + number as usize * HAND + RECORD) };
-        Hand { number, record, scratch, _segment: Arc::clone(&self.segment) }
+        Hand { number, record, scratch, left: (usize::MAX, 0), _segment: Arc::clone(&self.segment) }
     }
 
     /// Takes a stripe for a hand, which then [`hold`](Hand::hold)s it.
@@ -383,6 +383,8 @@ pub struct Hand {
     number: u32,
     record: Shared<Record>,
     scratch: NonNull<u8>,
+    /// The stripe that it held last, and what its word said then.
+    left: (usize, u64),
     _segment: Arc<Segment>,
 }
 
@@ -398,6 +400,12 @@ impl Hand {
     pub fn hold<'a>(&'a mut self, store: &'a Store, index: usize) -> Hold<'a> {
         assert_eq!(store.stripe(index).word.holder(), Some(Busy { hand: self.number }), "a stripe is taken before it is held");
         Hold { store, hand: self, index }
+    }
+
+    /// Whether another hand took the stripe that this one held last, since then.
+    #[inline]
+    pub fn was_followed(&self, store: &Store, index: usize) -> bool {
+        self.left.0 == index && !store.stripe(index).word.is_as_left(self.left.1)
     }
 
     /// Its number.
@@ -578,7 +586,7 @@ impl<'a> Hold<'a> {
 impl Drop for Hold<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.store.stripe(self.index).word.let_go();
+        self.hand.left = (self.index, self.store.stripe(self.index).word.let_go());
         moment();
     }
 }

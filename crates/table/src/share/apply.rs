@@ -11,6 +11,13 @@ use super::{Emit, LocalShare};
 use crate::updater::{Block, apply};
 use crate::{AddOptions, Consistency};
 
+/// Whose add it is, and what it says to the updater.
+#[derive(Clone, Copy)]
+pub(super) struct Author<'a> {
+    pub(super) worker: u32,
+    pub(super) options: &'a AddOptions,
+}
+
 /// One add, ready to be applied.
 pub(super) struct Add<'a> {
     pub(super) worker: u32,
@@ -24,6 +31,10 @@ pub(super) struct Add<'a> {
 }
 
 impl Add<'_> {
+    pub(super) fn author(&self) -> Author<'_> {
+        Author { worker: self.worker, options: &self.options }
+    }
+
     /// Its rows, none for the whole share.
     pub(super) fn ids(&self) -> Option<&[i64]> {
         let ids = self.entry.ids.clone().map(|range| self.outbox.ids(range))?;
@@ -194,7 +205,7 @@ impl LocalShare {
         let sequence = add.entry.sequence;
         let progress =
             Progress::Outbox { worker: add.worker, word: add.outbox.progress_word(), value: Outbox::progress_value(sequence, passed) };
-        self.change_block(hold, elements, add, delta, progress, emit);
+        self.change_block(hold, elements, add.author(), delta, progress, emit);
     }
 
     /// Applies one block of one add.
@@ -203,7 +214,7 @@ impl LocalShare {
         &self,
         hold: &mut Hold<'_>,
         elements: Range<u64>,
-        add: &Add<'_>,
+        author: Author<'_>,
         delta: &[u8],
         progress: Progress<'_>,
         emit: Option<&mut (dyn Emit + '_)>,
@@ -213,9 +224,9 @@ impl LocalShare {
         if updater.is_stateless() {
             hold.change_values(elements.clone(), progress, |old, new| {
                 let states_new: [&mut [u8]; 2] = [&mut [], &mut []];
-                apply(updater, self.dtype, &add.options, Block { old, delta, new: &mut *new, states_old: [&[], &[]], states_new });
+                apply(updater, self.dtype, author.options, Block { old, delta, new: &mut *new, states_old: [&[], &[]], states_new });
                 if epoch != 0 {
-                    self.stamp(add.worker, elements.start, old, new);
+                    self.stamp(author.worker, elements.start, old, new);
                 }
                 if let Some(emit) = emit {
                     emit.block(elements.start, new);
@@ -223,14 +234,14 @@ impl LocalShare {
             });
             return;
         }
-        let (touched, states) = updater.lanes_touched(add.worker, self.place.workers.len() as u32);
+        let (touched, states) = updater.lanes_touched(author.worker, self.place.workers.len() as u32);
         let lanes = [0, touched[0] + 1, touched[1] + 1];
         hold.change(elements.clone(), &lanes[..1 + states], progress, |old, mut new| {
             let [values, first, second] = &mut new;
             let block = Block { old: old[0], delta, new: values, states_old: [old[1], old[2]], states_new: [first, second] };
-            apply(updater, self.dtype, &add.options, block);
+            apply(updater, self.dtype, author.options, block);
             if epoch != 0 {
-                self.stamp(add.worker, elements.start, old[0], new[0]);
+                self.stamp(author.worker, elements.start, old[0], new[0]);
             }
             if let Some(emit) = emit {
                 emit.block(elements.start, new[0]);

@@ -9,6 +9,7 @@ use syncline_shm::outbox::{Full, Outbox, Post};
 use syncline_shm::store::{Hand, Layout, Store, block_elements};
 use syncline_tensor::DType;
 
+use super::direct::Turns;
 use super::emit::IntoArray;
 use super::{Emit, LaneInfo, Selection, Share};
 use crate::arrays::Arrays;
@@ -82,6 +83,7 @@ pub(crate) struct LocalShare {
     pub(super) block: u64,
     /// This process is the only one that has the share: nobody can inherit, so nothing needs a record.
     pub(super) alone: bool,
+    pub(super) turns: Turns,
     /// Where the neighbours sleep.
     bells: Vec<syncline_shm::Shared<Bell>>,
     /// Deaths that were looked after.
@@ -106,6 +108,7 @@ impl LocalShare {
             posts,
             block: ((BLOCK / dtype.size()) as u64).min(block_elements(&widest)),
             alone: place.hands.len() == 1 && place.workers.len() == 1,
+            turns: Turns::new(),
             bells: place.hands.iter().filter_map(|rank| place.vigil.bell(*rank)).collect(),
             store,
             outboxes,

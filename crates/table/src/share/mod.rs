@@ -3,6 +3,7 @@
 
 mod apply;
 mod changed;
+mod direct;
 mod emit;
 mod lending;
 mod local;

@@ -268,7 +268,7 @@ impl LocalShare {
             if let Some(progress) = steps.next() {
                 let from = from + (at - piece.start) as usize * element;
                 let delta = add.delta(from..from + (end - at) as usize * element);
-                self.change_block(hold, at..end, add, delta, progress, None);
+                self.change_block(hold, at..end, add.author(), delta, progress, None);
             }
             at = end;
         }
