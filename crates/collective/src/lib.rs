@@ -5,13 +5,11 @@
 //! way the numbers travel.
 #![forbid(unsafe_code)]
 
-#[allow(dead_code, reason = "its users come next")]
 mod call;
 mod engine;
 #[allow(dead_code, reason = "the engine comes next")]
 mod hosts;
 mod leaves;
-#[allow(dead_code, reason = "the engine comes next")]
 mod links;
 mod memory;
 pub mod plan;

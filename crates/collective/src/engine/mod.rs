@@ -12,8 +12,9 @@ use syncline_tensor::kernels::ReduceOp;
 use syncline_wire::Fingerprint;
 
 use crate::call::{Call, Failure, What};
+use crate::links::{Ledger, Mesh};
 use crate::memory::{Memory, Reduction};
-use crate::{How, Leaf, LinkReport, PlanSettings, leaves};
+use crate::{How, Leaf, LinkReport, PlanName, PlanSettings, leaves};
 
 use pending::Background;
 pub use pending::Pending;
@@ -40,16 +41,19 @@ struct Shared {
     job: Arc<Job>,
     vigil: Vigil,
     group: Group,
-    settings: PlanSettings,
     turn: Turn,
     state: Mutex<State>,
     /// What left this rank out of step with the others.
     astray: Mutex<Option<Error>>,
     background: Background,
+    /// What went over links.
+    ledger: Arc<Ledger>,
 }
 
 struct State {
     way: Way,
+    /// The links, of which none is open before a call needs it.
+    mesh: Mesh,
     /// Calls that began.
     calls: u64,
 }
@@ -58,9 +62,9 @@ struct State {
 enum Way {
     /// Nobody else is there.
     Alone,
-    /// They share memory, in which this rank's place is made with the first call.
+    /// By memory that they share, in which this rank's place is made with the first call.
     Memory(Option<Box<Memory>>),
-    /// They do not.
+    /// By links, because they share none or because a plan that needs them was asked for.
     Links,
 }
 
@@ -70,16 +74,19 @@ impl Collectives {
         let together = |ranks: &Vec<u32>| group.ranks().iter().all(|rank| ranks.contains(rank));
         let way = match group.len() {
             1 => Way::Alone,
-            _ if job.neighbourhoods().iter().any(together) => Way::Memory(None),
+            _ if matches!(settings.forced, None | Some(PlanName::Memory | PlanName::Hosts)) && job.neighbourhoods().iter().any(together) => {
+                Way::Memory(None)
+            }
             _ => Way::Links,
         };
+        let mesh = Mesh::new(job.vigil(), group.clone(), "all", settings);
         let shared = Shared {
             vigil: job.vigil(),
             job,
             group,
-            settings,
             turn: Turn::default(),
-            state: Mutex::new(State { way, calls: 0 }),
+            ledger: mesh.ledger(),
+            state: Mutex::new(State { way, mesh, calls: 0 }),
             astray: Mutex::default(),
             background: Background::default(),
         };
@@ -114,6 +121,15 @@ impl Collectives {
                 leaves::for_each_batch(leaves, |dtype, bytes| memory.reduce_more(call, contributors, bytes, Reduction { dtype, op }))?;
                 Ok(contributors)
             }
+            Reached::Links(mesh) => {
+                // An empty array first: its roll call compares the structures and counts.
+                let contributors = mesh.all_reduce(&mut [], DType::U8, op, call)?;
+                leaves::for_each_batch(leaves, |dtype, bytes| {
+                    let part = Call { what: What::AllReduce { dtype, op, count: bytes.len() / dtype.size() }, ..*call };
+                    mesh.all_reduce(bytes, dtype, op, &part).map(drop)
+                })?;
+                Ok(contributors)
+            }
         })
     }
 
@@ -126,6 +142,7 @@ impl Collectives {
         self.shared.run(what, true, how, |way, call| match way {
             Reached::Alone => Ok(()),
             Reached::Memory(memory) => memory.reduce(call, array, Reduction { dtype, op }, keep).map(drop),
+            Reached::Links(mesh) => mesh.reduce(array, dtype, op, root, call),
         })
     }
 
@@ -137,6 +154,7 @@ impl Collectives {
         self.shared.run(what, true, how, |way, call| match way {
             Reached::Alone => Ok(()),
             Reached::Memory(memory) => memory.broadcast(call, array, root),
+            Reached::Links(mesh) => mesh.broadcast(array, root, call),
         })
     }
 
@@ -147,6 +165,7 @@ impl Collectives {
         self.shared.run(What::BroadcastMessage { root }, true, how, |way, call| match way {
             Reached::Alone => Ok(message.unwrap_or_default().to_vec()),
             Reached::Memory(memory) => memory.broadcast_message(call, message.unwrap_or_default(), root),
+            Reached::Links(mesh) => mesh.broadcast_message(message, root, call),
         })
     }
 
@@ -157,6 +176,7 @@ impl Collectives {
         self.shared.run(What::Gather { root }, true, how, |way, call| match way {
             Reached::Alone => Ok(Some(vec![mine.to_vec()])),
             Reached::Memory(memory) => memory.gather(call, mine, want),
+            Reached::Links(mesh) => mesh.gather(mine, root, call),
         })
     }
 
@@ -165,6 +185,7 @@ impl Collectives {
         self.shared.run(What::AllGather, true, how, |way, call| match way {
             Reached::Alone => Ok(vec![mine.to_vec()]),
             Reached::Memory(memory) => Ok(memory.gather(call, mine, true)?.expect("everybody wants them")),
+            Reached::Links(mesh) => mesh.all_gather(mine, call),
         })
     }
 
@@ -177,6 +198,7 @@ impl Collectives {
         self.shared.run(What::Scatter { root }, true, how, |way, call| match way {
             Reached::Alone => Ok(parts.map_or_else(Vec::new, |parts| parts[0].to_vec())),
             Reached::Memory(memory) => memory.scatter(call, parts, root),
+            Reached::Links(mesh) => mesh.scatter(parts, root, call),
         })
     }
 
@@ -187,6 +209,7 @@ impl Collectives {
         self.shared.run(what, true, how, |way, call| match way {
             Reached::Alone => Ok(array.to_vec()),
             Reached::Memory(memory) => memory.reduce_scatter(call, array, Reduction { dtype, op }),
+            Reached::Links(mesh) => mesh.reduce_scatter(array, dtype, op, call),
         })
     }
 
@@ -196,6 +219,7 @@ impl Collectives {
         self.shared.run(What::AllToAll, true, how, |way, call| match way {
             Reached::Alone => Ok(vec![parts[0].to_vec()]),
             Reached::Memory(memory) => memory.all_to_all(call, parts),
+            Reached::Links(mesh) => mesh.all_to_all(parts, call),
         })
     }
 
@@ -204,6 +228,7 @@ impl Collectives {
         self.shared.run(What::Barrier, true, how, |way, call| match way {
             Reached::Alone => Ok(()),
             Reached::Memory(memory) => memory.roll_call(call).map(drop),
+            Reached::Links(mesh) => mesh.barrier(call),
         })
     }
 
@@ -218,10 +243,15 @@ impl Collectives {
         merge: &mut Merge<'_>,
         how: How<'_>,
     ) -> Result<(Vec<u8>, u32), Error> {
-        let _ = merge;
-        self.shared.run(What::Fold { words, fingerprint }, contributes, how, |way, call| match way {
-            Reached::Alone => Ok((mine, u32::from(contributes))),
-            Reached::Memory(_) => Err(Failure::Agreed(not_built_yet(call.what.name()))),
+        self.shared.vigil.usable("fold")?;
+        self.shared.run_on(self.shared.turn.ticket(), What::Fold { words, fingerprint }, contributes, how, |way, mesh, call| {
+            match way {
+                Reachable::Alone => return Ok((mine, u32::from(contributes))),
+                // Messages go over links also inside a host; that all mean the same call is seen where their other calls are.
+                Reachable::Memory(memory) => drop(memory.roll_call(call)?),
+                Reachable::Links => {}
+            }
+            mesh.fold(mine, merge, call)
         })
     }
 
@@ -267,7 +297,7 @@ impl Collectives {
 
     /// What went over links, one report per peer. Inside a host nothing does.
     pub fn stats(&self) -> Vec<LinkReport> {
-        Vec::new()
+        self.shared.ledger.reports()
     }
 
     fn has_root(&self, operation: &str, root: usize) -> Result<(), Error> {
@@ -301,6 +331,14 @@ impl Collectives {
 enum Reached<'a> {
     Alone,
     Memory(&'a mut Memory),
+    Links(&'a mut Mesh),
+}
+
+/// A way that is open, for those who go over links too.
+enum Reachable<'a> {
+    Alone,
+    Memory(&'a mut Memory),
+    Links,
 }
 
 impl Shared {
@@ -326,22 +364,38 @@ impl Shared {
         how: How<'_>,
         body: impl FnOnce(Reached<'_>, &Call<'_>) -> Result<T, Failure>,
     ) -> Result<T, Error> {
+        self.run_on(ticket, what, contributes, how, |way, mesh, call| match way {
+            Reachable::Alone => body(Reached::Alone, call),
+            Reachable::Memory(memory) => body(Reached::Memory(memory), call),
+            Reachable::Links => body(Reached::Links(mesh), call),
+        })
+    }
+
+    #[inline]
+    fn run_on<T>(
+        &self,
+        ticket: Ticket,
+        what: What<'_>,
+        contributes: bool,
+        how: How<'_>,
+        body: impl FnOnce(Reachable<'_>, &mut Mesh, &Call<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Error> {
         let started = Instant::now();
         let _turn = self.turn.wait(ticket, what.name(), how.by).inspect_err(|error| self.stray(error))?;
         if let Some(error) = &*self.lock_astray() {
             return Err(error.clone());
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { way, calls } = &mut *state;
+        let State { way, mesh, calls } = &mut *state;
         let way = match way {
-            Way::Alone => Reached::Alone,
-            Way::Memory(Some(memory)) => Reached::Memory(memory),
-            Way::Memory(place) => Reached::Memory(place.insert(Box::new(Memory::open(&self.job, &self.group, how.by)?))),
-            Way::Links => return Err(not_built_yet(&format!("{} over links ({:?})", what.name(), self.settings))),
+            Way::Alone => Reachable::Alone,
+            Way::Memory(Some(memory)) => Reachable::Memory(memory),
+            Way::Memory(place) => Reachable::Memory(place.insert(Box::new(Memory::open(&self.job, &self.group, how.by)?))),
+            Way::Links => Reachable::Links,
         };
         let call = Call { number: *calls, what, site: how.site, by: how.by, started, contributes };
         *calls += 1;
-        match body(way, &call) {
+        match body(way, mesh, &call) {
             Ok(result) => Ok(result),
             Err(Failure::Agreed(error)) => Err(error),
             Err(Failure::Astray(error)) => {
@@ -364,6 +418,7 @@ impl Shared {
         self.run_with(ticket, what, contributes, how, |way, call| match way {
             Reached::Alone => Ok(u32::from(contributes)),
             Reached::Memory(memory) => memory.reduce(call, array, Reduction { dtype, op }, true),
+            Reached::Links(mesh) => mesh.all_reduce(array, dtype, op, call),
         })
     }
 
@@ -387,11 +442,6 @@ fn whole(operation: &str, array: &[u8], dtype: DType) -> Result<(), Error> {
     }
     let detail = format!("{} bytes are no whole number of {dtype}", array.len());
     Err(Error::ShapeMismatch { operation: operation.into(), detail })
-}
-
-#[cold]
-fn not_built_yet(what: &str) -> Error {
-    Error::Configuration { detail: format!("{what} is not built yet") }
 }
 
 impl std::fmt::Debug for Collectives {
