@@ -17,6 +17,7 @@ mod memory;
 mod parental;
 mod tables;
 mod topology;
+mod trees;
 mod view;
 
 use pyo3::prelude::*;
@@ -39,6 +40,11 @@ mod _native {
     use crate::tables::{ArrayTable, Future, KVTable, MatrixTable, aggregate, empty_shared, load, save};
     #[pymodule_export]
     use crate::topology::{Host, Topology};
+    #[pymodule_export]
+    use crate::trees::{
+        Reduction, Tree, abandon_trees, close_trees, discovered_tree, fold_leaves, interpreter_ends, job_tree, last_value, localhost_tree,
+        null_tree, reduce_leaves, remember_value, scatter_reduced, slurm_tree, start_leaf, static_tree,
+    };
     #[pymodule_export]
     use crate::view::View;
 

@@ -30,7 +30,7 @@ pub(crate) enum What<'a> {
     /// Several arrays in one call.
     AllReduceLeaves {
         op: ReduceOp,
-        leaves: &'a [(DType, Shape)],
+        leaves: &'a [(&'a str, DType, Shape)],
     },
     Reduce {
         dtype: DType,
@@ -96,8 +96,8 @@ impl What<'_> {
         match self {
             What::AllReduce { dtype, op: by, count } | What::ReduceScatter { dtype, op: by, count } => op(numbers(dtype, count), by),
             What::AllReduceLeaves { op: by, leaves } => {
-                leaves.iter().fold(op(begin(), by).number("leaves", leaves.len() as u64), |description, (dtype, shape)| {
-                    description.dtype(*dtype).shape(shape.dims())
+                leaves.iter().fold(op(begin(), by).number("leaves", leaves.len() as u64), |description, (name, dtype, shape)| {
+                    description.name(name).dtype(*dtype).shape(shape.dims())
                 })
             }
             What::Reduce { dtype, op: by, count, root: at } => root(op(numbers(dtype, count), by), at),
@@ -116,9 +116,11 @@ impl fmt::Display for What<'_> {
         match self {
             What::AllReduce { dtype, op, count } => write!(f, "the {op} of {count} {dtype}"),
             What::AllReduceLeaves { op, leaves } => {
-                write!(f, "the {op} of {} arrays: ", leaves.len())?;
-                for (index, (dtype, shape)) in leaves.iter().take(LEAVES_TOLD).enumerate() {
-                    write!(f, "{}{dtype} {shape}", if index > 0 { ", " } else { "" })?;
+                let plural = if leaves.len() == 1 { "array" } else { "arrays" };
+                write!(f, "the {op} of {} {plural}: ", leaves.len())?;
+                for (index, (name, dtype, shape)) in leaves.iter().take(LEAVES_TOLD).enumerate() {
+                    let (comma, space) = (if index > 0 { ", " } else { "" }, if name.is_empty() { "" } else { " " });
+                    write!(f, "{comma}{name}{space}{dtype} {shape}")?;
                 }
                 f.write_str(if leaves.len() > LEAVES_TOLD { ", …" } else { "" })
             }
@@ -221,7 +223,8 @@ mod tests {
     #[test]
     fn every_fact_is_part_of_the_identity() {
         let shape = |dims: &[usize]| Shape::new(dims).expect("a small shape");
-        let (one, two) = ([(DType::F32, shape(&[6]))], [(DType::F32, shape(&[2, 3]))]);
+        let (one, two) = ([("a", DType::F32, shape(&[6]))], [("a", DType::F32, shape(&[2, 3]))]);
+        let three = [("b", DType::F32, shape(&[6]))];
         let op = ReduceOp::Sum;
         let all = [
             What::AllReduce { dtype: DType::F32, op, count: 6 },
@@ -230,6 +233,7 @@ mod tests {
             What::AllReduce { dtype: DType::F32, op: ReduceOp::Max, count: 6 },
             What::AllReduceLeaves { op, leaves: &one },
             What::AllReduceLeaves { op, leaves: &two },
+            What::AllReduceLeaves { op, leaves: &three },
             What::Reduce { dtype: DType::F32, op, count: 6, root: 0 },
             What::Reduce { dtype: DType::F32, op, count: 6, root: 1 },
             What::Broadcast { dtype: DType::F32, count: 6, root: 0 },

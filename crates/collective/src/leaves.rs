@@ -14,6 +14,8 @@ const SMALL: usize = 64 << 10;
 /// One array of a nested structure.
 #[derive(Debug)]
 pub struct Leaf<'a> {
+    /// Its place in the structure, such as `layers.0.weight`, which must be the same on all ranks; empty for a lone array.
+    pub name: &'a str,
     /// The dtype of its numbers.
     pub dtype: DType,
     /// Its shape, which must be the same on all ranks.
@@ -35,8 +37,8 @@ pub(crate) fn check(leaves: &[Leaf<'_>]) -> Result<(), Error> {
 }
 
 /// What must be the same on all ranks.
-pub(crate) fn structure(leaves: &[Leaf<'_>]) -> Vec<(DType, Shape)> {
-    leaves.iter().map(|leaf| (leaf.dtype, leaf.shape.clone())).collect()
+pub(crate) fn structure<'a>(leaves: &[Leaf<'a>]) -> Vec<(&'a str, DType, Shape)> {
+    leaves.iter().map(|leaf| (leaf.name, leaf.dtype, leaf.shape.clone())).collect()
 }
 
 /// Arrays that are combined in one go.
@@ -101,7 +103,7 @@ mod tests {
         let mut leaves: Vec<Leaf<'_>> = bytes
             .iter_mut()
             .zip(dtypes)
-            .map(|(bytes, dtype)| Leaf { dtype, shape: Shape::new(&[bytes.len() / 4]).expect("small"), bytes })
+            .map(|(bytes, dtype)| Leaf { name: "", dtype, shape: Shape::new(&[bytes.len() / 4]).expect("small"), bytes })
             .collect();
         check(&leaves).expect("they fit");
         let floats = Batch::Packed(DType::F32, vec![(0, 0..8), (2, 8..8), (4, 8..12)]);

@@ -18,6 +18,11 @@ impl Error {
         Error(cluster::Error::Configuration { detail: detail.into() })
     }
 
+    /// A function of the caller's, which ran inside of `operation`, failed as `detail` says.
+    pub fn of_function(operation: &str, detail: impl Into<String>) -> Error {
+        Error(cluster::Error::System { operation: operation.into(), detail: detail.into() })
+    }
+
     /// The stable family; each binding maps it to its own exception.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind()

@@ -29,7 +29,7 @@ pub use syncline_tensor::{DType, Element, bf16, f16};
 pub use syncline_transport as transport;
 pub use syncline_wire::{TensorValue, Value};
 pub use tables::{ArrayTable, KVTable, MatrixTable, PendingValues, TableBuilder, TableKind};
-pub use tree::{LeafMerge, Reduce, Tree, TreeOptions, Zero, walk_leaves};
+pub use tree::{LeafMerge, PendingReduction, Reduce, Tree, TreeOptions, Zero, walk_leaves};
 
 /// The names a program usually needs.
 pub mod prelude {

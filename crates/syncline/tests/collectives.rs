@@ -154,7 +154,7 @@ fn several_arrays_go_in_one_call_and_who_has_no_more_is_not_counted() {
         let mut leaves: Vec<Leaf<'_>> = arrays
             .iter_mut()
             .zip(kinds)
-            .map(|(bytes, (dtype, count))| Leaf { dtype, shape: Shape::new(&[count, 1]).expect("small"), bytes })
+            .map(|(bytes, (dtype, count))| Leaf { name: "", dtype, shape: Shape::new(&[count, 1]).expect("small"), bytes })
             .collect();
         let contributors = group.all_reduce_leaves(&mut leaves, ReduceOp::Sum, me != 1, how("")).expect("all agree");
         assert_eq!(contributors, 2);

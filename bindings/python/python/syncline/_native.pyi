@@ -1,5 +1,6 @@
 """The typed face of `src/`: the native half of this package."""
 
+from collections.abc import Callable, Iterable
 from os import PathLike
 from typing import Any, final
 
@@ -8,34 +9,51 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 __all__ = [
     "ArrayTable",
     "Client",
+    "DiscoveredTree",
     "Future",
     "Host",
     "KVTable",
+    "LocalhostTree",
     "MatrixTable",
+    "NullTree",
+    "Reduction",
     "Server",
     "ServerClient",
+    "SlurmTree",
+    "StaticTree",
     "Topology",
+    "Tree",
     "View",
     "__version__",
+    "abandon_trees",
     "abort",
     "aggregate",
     "barrier",
     "cast",
+    "close_trees",
     "empty_shared",
+    "fold_leaves",
     "forget_in_child",
+    "interpreter_ends",
     "ipc_client",
     "ipc_server",
     "is_master_worker",
     "is_open",
+    "job_tree",
+    "last_value",
     "load",
     "local_rank",
     "num_workers",
     "open",
     "rank",
+    "reduce_leaves",
+    "remember_value",
     "save",
+    "scatter_reduced",
     "server_id",
     "shutdown",
     "size",
+    "start_leaf",
     "topology",
     "worker_id",
 ]
@@ -196,6 +214,109 @@ class View:
     @property
     def dtype(self) -> str | None: ...
 
+@final
+class Tree:
+    """Nodes, numbered from 1, that combine what they have. All of them make the same calls in the same order."""
+
+    def __new__(
+        cls,
+        node: int | None,
+        nodes: int,
+        base: int = 2,
+        server: Any = None,
+        client: Any = None,
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        plan: str | None = None,
+        timeout: float | None = None,
+    ) -> Tree: ...
+    @property
+    def node(self) -> int: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def nodeIndex(self) -> int: ...
+    @property
+    def numNodes(self) -> int: ...
+    @property
+    def gpu(self) -> int | None: ...
+    def all_reduce(
+        self,
+        value: Any = None,
+        reduce: str | Callable[[Any, Any], Any] = "sum",
+        zero: Callable[[Any, int], Any] | None = None,
+    ) -> tuple[Any, int]: ...
+    def allReduce(
+        self,
+        value: Any = None,
+        reduce: str | Callable[[Any, Any], Any] = "sum",
+        zero: Callable[[Any, int], Any] | None = None,
+    ) -> tuple[Any, int]: ...
+    def all_reduce_async(self, value: Any, reduce: str = "sum") -> Any: ...
+    def scatter(self, value: Any) -> Any: ...
+    def broadcast(self, value: Any = None, root: int = 1) -> Any: ...
+    def gather(self, value: Any, root: int = 1) -> list[Any] | None: ...
+    def all_gather(self, value: Any) -> list[Any]: ...
+    def reduce_scatter(self, value: Any, reduce: str = "sum") -> NDArray[Any]: ...
+    def all_to_all(self, values: Iterable[Any]) -> list[Any]: ...
+    def barrier(self) -> None: ...
+    def net_stats(self) -> dict[int, dict[str, dict[str, float]]]: ...
+    def netStats(self) -> dict[int, dict[str, dict[str, float]]]: ...
+    @staticmethod
+    def walk_table(value: Any, f: Callable[[Any], Any]) -> Any: ...
+    @staticmethod
+    def walkTable(value: Any, f: Callable[[Any], Any]) -> Any: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Tree: ...
+    def __exit__(self, kind: Any = None, error: Any = None, traceback: Any = None) -> None: ...
+
+@final
+class Reduction:
+    """One array that is being reduced; `all_reduce_async` makes futures of them."""
+
+    def wait(self, timeout: float | None = None) -> int: ...
+    def done(self) -> bool: ...
+
+def LocalhostTree(node: int, nodes: int, ppid: int | None = None, *, timeout: float | None = None) -> Tree: ...
+def StaticTree(
+    node: int,
+    nodes: int,
+    node_host: str,
+    node_port: int,
+    root_host: str,
+    root_port: int,
+    *,
+    timeout: float | None = None,
+) -> Tree: ...
+def DiscoveredTree(
+    node: int,
+    nodes: int,
+    node_host: str,
+    node_port: int,
+    publish: Callable[[str, int], Any],
+    query: Callable[[], tuple[str, int] | None],
+    *,
+    timeout: float | None = None,
+) -> Tree: ...
+def SlurmTree(
+    path: str | PathLike[str] | None = None, tasks_per_gpu: int = 1, *, timeout: float | None = None
+) -> Tree: ...
+def NullTree() -> Tree: ...
+def job_tree() -> Tree: ...
+def reduce_leaves(
+    tree: Tree, arrays: list[Any], dtypes: list[str], names: list[str], op: str, contributes: bool
+) -> int: ...
+def fold_leaves(
+    tree: Tree, leaves: list[Any], structure: str, function: Callable[[Any, Any], Any], contributes: bool
+) -> tuple[list[Any], int]: ...
+def scatter_reduced(tree: Tree, array: Any, dtype: str, op: str) -> View: ...
+def start_leaf(tree: Tree, array: Any, dtype: str, op: str) -> Reduction: ...
+def last_value(tree: Tree) -> Any: ...
+def remember_value(tree: Tree, value: Any) -> None: ...
+def abandon_trees(reason: str) -> None: ...
+def close_trees() -> None: ...
+def interpreter_ends() -> None: ...
 def aggregate(array: Any, op: str = "sum") -> Any: ...
 def empty_shared(bytes: int) -> View: ...
 def save(path: str | PathLike[str]) -> None: ...

@@ -3,7 +3,7 @@
 mod client;
 mod server;
 mod target;
-mod values;
+pub(crate) mod values;
 
 use std::time::Duration;
 

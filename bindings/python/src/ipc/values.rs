@@ -14,7 +14,7 @@ use crate::view::View;
 const DEEPEST: usize = 128;
 
 /// A message that borrows its arrays and bytes from Python while it is sent.
-pub(super) enum Draft {
+pub(crate) enum Draft {
     Plain(Value<'static>),
     Bytes(Lent),
     Tensor(Lent, DType, Shape),
@@ -23,7 +23,7 @@ pub(super) enum Draft {
 }
 
 impl Draft {
-    pub(super) fn of(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Draft> {
+    pub(crate) fn of(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Draft> {
         Draft::nested(object, operation, 0)
     }
 
@@ -79,7 +79,7 @@ impl Draft {
     }
 
     /// The message, over the memory that was lent.
-    pub(super) fn value(&self) -> Result<Value<'_>, WireError> {
+    pub(crate) fn value(&self) -> Result<Value<'_>, WireError> {
         Ok(match self {
             Draft::Plain(Value::Str(text)) => Value::from(text.as_ref()),
             Draft::Plain(value) => value.clone(),
@@ -94,7 +94,7 @@ impl Draft {
 }
 
 /// A message as Python objects: maps are dicts, tensors are NumPy arrays of their own memory.
-pub(super) fn to_python<'py>(py: Python<'py>, value: Value<'static>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn to_python<'py>(py: Python<'py>, value: Value<'static>) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Nil => py.None().into_bound(py),
         Value::Bool(truth) => PyBool::new(py, truth).to_owned().into_any(),

@@ -117,6 +117,10 @@ impl Collectives {
         self.shared.run(what, contributes, how, |way, call| match way {
             Reached::Alone => Ok(u32::from(contributes)),
             Reached::Memory(memory) => {
+                if let [only] = leaves {
+                    // Nobody else needs the count first, and one meeting is cheaper than two.
+                    return memory.reduce(call, only.bytes, Reduction { dtype: only.dtype, op }, true);
+                }
                 let contributors = memory.roll_call(call)?;
                 leaves::for_each_batch(leaves, |dtype, bytes| memory.reduce_more(call, contributors, bytes, Reduction { dtype, op }))?;
                 Ok(contributors)

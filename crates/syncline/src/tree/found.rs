@@ -20,6 +20,8 @@ pub struct TreeOptions {
     pub plan: PlanSettings,
     /// How long to wait for somebody who neither comes nor dies; what `SYNCLINE_TIMEOUT` says by default.
     pub timeout: Option<Duration>,
+    /// Asked now and then while the nodes meet; `true` gives up. For interpreters, whose users press Ctrl-C.
+    pub interrupted: Option<fn() -> bool>,
 }
 
 impl Tree {
@@ -87,11 +89,15 @@ impl Tree {
 fn join(options: &TreeOptions, describe: impl FnOnce(&Environment, Deadline) -> Result<Launch, BootstrapError>) -> Result<Tree, Error> {
     let environment = Environment::current();
     let mut config = Config::free_standing(&environment)?;
-    config.plan = options.plan.clone();
+    config.plan.base = options.plan.base;
+    config.plan.forced = options.plan.forced.or(config.plan.forced);
     if let Some(timeout) = options.timeout {
         config.settings.timeout = timeout;
     }
-    let by = Deadline::after(config.settings.timeout);
+    let mut by = Deadline::after(config.settings.timeout);
+    if let Some(interrupted) = options.interrupted {
+        by = by.with_interrupt(interrupted);
+    }
     config.launch = describe(&environment, by).map_err(|error| Error::configuration(error.to_string()))?;
     if config.launch.world == 1 {
         return Ok(Tree::null());

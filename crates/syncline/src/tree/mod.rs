@@ -16,7 +16,9 @@
 //! **Uneven ends.** A node that has run out of data calls [`all_reduce_rest`](Tree::all_reduce_rest): it takes part with
 //! zeros in whatever the others still do, and returns when nobody has anything left.
 
+mod arrays;
 mod found;
+mod leaves;
 mod nest;
 
 use std::panic::Location;
@@ -33,6 +35,7 @@ use syncline_wire::Value;
 
 use crate::{Error, Session};
 
+pub use arrays::PendingReduction;
 pub use found::TreeOptions;
 
 /// How two leaves become one.
@@ -113,6 +116,11 @@ impl Tree {
     /// The operations on raw bytes below this tree; none for a tree of one that belongs to no job.
     pub fn collectives(&self) -> Option<&Collectives> {
         self.collectives.as_ref()
+    }
+
+    /// How long a call waits for a node that neither comes nor dies.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// When a call that begins now gives up.
@@ -199,21 +207,25 @@ impl Tree {
         let Some(collectives) = &self.collectives else { return Ok((value, u32::from(contributes))) };
         match reduce {
             Reduce::By(op) => reduce_numbers(collectives, value, *op, contributes, how),
-            Reduce::With(merge) => reduce_with(collectives, value, &mut **merge, contributes, how),
+            Reduce::With(merge) => {
+                let mut value = value;
+                let structure = nest::fingerprint(&mut value)?;
+                leaves::fold(collectives, &value, structure, &mut **merge, contributes, how)
+            }
         }
     }
 
     /// Gives everybody the value of node `root`.
-    pub fn broadcast_value(&self, value: Value<'static>, root: u32, how: How<'_>) -> Result<Value<'static>, Error> {
-        let Some(collectives) = &self.collectives else { return Ok(value) };
+    pub fn broadcast_value(&self, value: &Value<'_>, root: u32, how: How<'_>) -> Result<Value<'static>, Error> {
         let root = self.position(root)?;
-        let message = (collectives.group().position() == root).then(|| nest::to_message(&value)).transpose()?;
+        let Some(collectives) = &self.collectives else { return Ok(value.clone().into_owned()) };
+        let message = (collectives.group().position() == root).then(|| nest::to_message(value)).transpose()?;
         let received = collectives.broadcast_message(message.as_deref(), root, how)?;
         Ok(nest::from_message(&received)?.into_owned())
     }
 
     /// Node 1's value for everybody: what torch-ipc calls scatter.
-    pub fn scatter_value(&self, value: Value<'static>, how: How<'_>) -> Result<Value<'static>, Error> {
+    pub fn scatter_value(&self, value: &Value<'_>, how: How<'_>) -> Result<Value<'static>, Error> {
         self.broadcast_value(value, 1, how)
     }
 
@@ -231,10 +243,7 @@ impl Tree {
 
     /// Sends value i of `parts` to node i + 1, and returns what each node sent here.
     pub fn all_to_all_value(&self, parts: &[Value<'_>], how: How<'_>) -> Result<Vec<Value<'static>>, Error> {
-        if parts.len() != self.nodes as usize {
-            let detail = format!("{} parts for {} nodes", parts.len(), self.nodes);
-            return Err(cluster::Error::ShapeMismatch { operation: "all_to_all".into(), detail }.into());
-        }
+        self.check_parts(parts.len())?;
         let Some(collectives) = &self.collectives else { return Ok(vec![parts[0].clone().into_owned()]) };
         let messages = parts.iter().map(nest::to_message).collect::<Result<Vec<_>, _>>()?;
         let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
@@ -261,6 +270,26 @@ impl Tree {
     /// Leaves the job, if it is the tree's own; a second call does nothing. Dropping a tree does the same.
     pub fn close(&self) -> Result<(), Error> {
         self.own.as_ref().map_or(Ok(()), Session::shutdown)
+    }
+
+    /// Leaves the job, if it is the tree's own, because this process failed; the others hear why.
+    pub fn abort(&self, reason: &str) {
+        if let Some(session) = &self.own {
+            session.abort(reason);
+        }
+    }
+
+    /// Whether the job is the tree's own, rather than that of a session.
+    pub fn has_own_job(&self) -> bool {
+        self.own.is_some()
+    }
+
+    fn check_parts(&self, parts: usize) -> Result<(), Error> {
+        if parts == self.nodes as usize {
+            return Ok(());
+        }
+        let detail = format!("{parts} parts for {} nodes", self.nodes);
+        Err(cluster::Error::ShapeMismatch { operation: "all_to_all".into(), detail }.into())
     }
 
     fn position(&self, node: u32) -> Result<usize, Error> {
@@ -297,48 +326,24 @@ fn reduce_numbers(
 ) -> Result<(Value<'static>, u32), Error> {
     let mut places = Vec::new();
     let mut numbers = Vec::new();
+    let mut names = Vec::new();
     nest::walk(&mut value, &mut |path, leaf| {
         numbers.push(nest::Numbers::take(path, leaf)?);
+        names.push(path.to_owned());
         places.push(leaf);
         Ok(())
     })?;
-    let mut leaves: Vec<Leaf<'_>> =
-        numbers.iter_mut().map(|one| Leaf { dtype: one.dtype, shape: one.shape.clone(), bytes: &mut one.bytes }).collect();
+    let mut leaves: Vec<Leaf<'_>> = numbers
+        .iter_mut()
+        .zip(&names)
+        .map(|(one, name)| Leaf { name, dtype: one.dtype, shape: one.shape.clone(), bytes: &mut one.bytes })
+        .collect();
     let contributors = collectives.all_reduce_leaves(&mut leaves, op, contributes, how)?;
     for (place, one) in places.into_iter().zip(numbers) {
         let leaf = one.into_leaf(place);
         *place = leaf;
     }
     Ok((value, contributors))
-}
-
-fn reduce_with(
-    collectives: &Collectives,
-    mut value: Value<'static>,
-    merge: &mut LeafMerge<'_>,
-    contributes: bool,
-    how: How<'_>,
-) -> Result<(Value<'static>, u32), Error> {
-    let structure = nest::fingerprint(&mut value)?;
-    let mut fold = |mine: Vec<u8>, received: Vec<u8>| -> Result<Vec<u8>, cluster::Error> {
-        let mut mine = nest::from_message(&mine)?.into_owned();
-        let mut received = nest::from_message(&received)?.into_owned();
-        let mut others = Vec::new();
-        nest::walk(&mut received, &mut |_, leaf| {
-            others.push(std::mem::take(leaf));
-            Ok(())
-        })?;
-        let mut others = others.into_iter();
-        nest::walk(&mut mine, &mut |_, leaf| {
-            let other = others.next().unwrap_or_default();
-            *leaf = merge(std::mem::take(leaf), other).map_err(|error| error.into_inner())?;
-            Ok(())
-        })?;
-        nest::to_message(&mine)
-    };
-    let words = "a function of the caller's";
-    let (message, contributors) = collectives.fold(nest::to_message(&value)?, words, structure, contributes, &mut fold, how)?;
-    Ok((nest::from_message(&message)?.into_owned(), contributors))
 }
 
 fn values(messages: &[Vec<u8>]) -> Result<Vec<Value<'static>>, Error> {
