@@ -36,7 +36,7 @@ pub(crate) fn after_python() -> Deadline {
 /// Runs pending signal handlers; true when one of them raised (for Ctrl-C: `KeyboardInterrupt`).
 ///
 /// Only Python's main thread runs handlers, elsewhere this is always false.
-fn signal_raised() -> bool {
+pub(crate) fn signal_raised() -> bool {
     let raised = Python::try_attach(|py| {
         log::deliver(py); // a wait that takes long may have something to say
         py.check_signals().err()

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use syncline::{Config, Error, OnPeerLoss, Session};
 
 use crate::topology::Topology;
-use crate::{errors, exit, interrupt, log};
+use crate::{errors, exit, interrupt, log, trees};
 
 static JOB: Mutex<State> = Mutex::new(State::Idle { ended: false });
 
@@ -95,7 +95,7 @@ pub(crate) fn is_open() -> bool {
 #[pyfunction]
 pub(crate) fn forget_in_child() {
     let mut state = state();
-    if !matches!(*state, State::Idle { .. }) {
+    if !matches!(*state, State::Idle { .. }) || trees::any_open() {
         FORKED.store(true, Relaxed);
         // Dropping it here would say goodbye in the parent's name.
         std::mem::forget(std::mem::replace(&mut *state, State::Forked));
@@ -161,6 +161,7 @@ pub(crate) fn topology(py: Python<'_>) -> PyResult<Topology> {
 
 /// Ends the open session when the process ends, as its exit status says; see `exit.rs`.
 pub(crate) fn end_with_process(status: i32) {
+    trees::end_with_process(status);
     // A thread that still holds the lock while the process ends will never give it back: then the kernel ends the session.
     let Ok(mut state) = JOB.try_lock() else { return };
     if let State::Open(session) = &*state {

@@ -10,12 +10,14 @@ mod dlpack;
 mod errors;
 mod exit;
 mod interrupt;
+mod ipc;
 mod job;
 mod log;
 mod memory;
 mod parental;
 mod tables;
 mod topology;
+mod trees;
 mod view;
 
 use pyo3::prelude::*;
@@ -28,6 +30,8 @@ mod _native {
     #[pymodule_export]
     use crate::casts::cast;
     #[pymodule_export]
+    use crate::ipc::{Client, Server, ServerClient, ipc_client, ipc_server};
+    #[pymodule_export]
     use crate::job::{
         abort, barrier, forget_in_child, is_master_worker, is_open, local_rank, num_workers, open, rank, server_id, shutdown, size,
         topology, worker_id,
@@ -36,6 +40,11 @@ mod _native {
     use crate::tables::{ArrayTable, Future, KVTable, MatrixTable, aggregate, empty_shared, load, save};
     #[pymodule_export]
     use crate::topology::{Host, Topology};
+    #[pymodule_export]
+    use crate::trees::{
+        Reduction, Tree, abandon_trees, close_trees, discovered_tree, fold_leaves, interpreter_ends, job_tree, last_value, localhost_tree,
+        null_tree, reduce_leaves, remember_value, scatter_reduced, slurm_tree, start_leaf, static_tree,
+    };
     #[pymodule_export]
     use crate::view::View;
 

@@ -22,13 +22,19 @@ pub(crate) struct Lent {
     pub(crate) dtype: Option<DType>,
     /// Whether it may be written to.
     pub(crate) writable: bool,
-    _owner: Owner,
+    owner: Owner,
 }
 
+/// Kept, so that the memory stays.
 enum Owner {
-    Buffer(#[expect(dead_code, reason = "kept, so that the memory stays")] PyUntypedBuffer),
-    Dlpack(#[expect(dead_code, reason = "kept, so that the memory stays")] Exported),
+    Buffer(PyUntypedBuffer),
+    Dlpack(Exported),
 }
+
+// SAFETY: the memory is plain and stays where it is, and both owners may be given back on any thread.
+unsafe impl Send for Lent {}
+// SAFETY: through a shared reference the memory is only read.
+unsafe impl Sync for Lent {}
 
 impl Lent {
     /// What `object` lends through the buffer protocol or DLPack. None when it lends nothing or is not in C order.
@@ -55,7 +61,7 @@ impl Lent {
             dimensions: buffer.dimensions(),
             dtype: dtype_of(buffer.format(), buffer.item_size()),
             writable: !buffer.readonly(),
-            _owner: Owner::Buffer(buffer),
+            owner: Owner::Buffer(buffer),
         })
     }
 
@@ -76,13 +82,21 @@ impl Lent {
             dimensions: shape.len(),
             dtype: tensor.dtype(),
             writable: tensor.writable,
-            _owner: Owner::Dlpack(tensor),
+            owner: Owner::Dlpack(tensor),
         })
     }
 
     /// How many elements it has.
     pub(crate) fn count(&self) -> usize {
         self.bytes.checked_div(self.item).unwrap_or(0)
+    }
+
+    /// How many elements there are along each axis.
+    pub(crate) fn shape(&self) -> Vec<usize> {
+        match &self.owner {
+            Owner::Buffer(buffer) => buffer.shape().to_vec(),
+            Owner::Dlpack(tensor) => tensor.shape().into_iter().map(|length| length as usize).collect(),
+        }
     }
 
     /// Its bytes.

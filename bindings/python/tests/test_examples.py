@@ -73,3 +73,13 @@ def test_word_vectors_get_better_and_know_their_company(stage: Stage) -> None:
     company = {"turtle": "mock", "march": "hare", "rabbit": "white", "cat": "cheshire"}
     # Workers race, so no run is like another: but the book leaves little doubt who walks with whom.
     assert any(re.search(rf"{word}: .*\b{friend}\b", ended.out) for word, friend in company.items()), ended
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [("tree_average.py", r"4 nodes, weights \[ 2\. +-1\. +0\.5"), ("tree_function.py", r"of 4 nodes, node \d has the best loss")],
+)
+def test_trees_average_and_choose(stage: Stage, file: str, says: str) -> None:
+    ended = run(stage, file, under=LAUNCHERS["syncline"]())
+    assert re.search(says, ended.out), ended
+    assert "1 nodes" in run(stage, file).out

@@ -114,3 +114,66 @@ fn bench_table_refuses_what_it_cannot_measure_before_it_starts() {
         end.assert_says(said);
     }
 }
+
+/// Rows of `bench allreduce --json`.
+fn collective(words: &[&str]) -> Vec<serde_json::Value> {
+    let quick = ["allreduce", "--secs", "0.005", "--runs", "1", "--json"];
+    let end = bench(&[&quick[..], words].concat());
+    end.assert_code(0);
+    let rows: Vec<serde_json::Value> = end.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for row in &rows {
+        assert_eq!(row["wrong"], 0, "{row}");
+        assert!(row["time_us"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    rows
+}
+
+#[test]
+fn every_collective_operation_is_measured_with_nothing_wrong() {
+    let all = "allreduce,reduce,broadcast,gather,all_gather,reduce_scatter,all_to_all,barrier";
+    let scratch = tempfile::tempdir().unwrap();
+    let plot = scratch.path().join("all.svg");
+    let rows = collective(&["--op", all, "-n", "1,3", "--sizes", "100,64K", "--plot", plot.to_str().unwrap()]);
+    assert_eq!(rows.len(), 2 * (7 * 2 + 1), "ranks × operations × sizes, and barriers");
+    let of = |operation: &str| rows.iter().find(|row| row["operation"] == operation && row["ranks"] == 3 && row["size"] == 65536).unwrap();
+    let share = |row: &serde_json::Value| row["busbw_gb_per_s"].as_f64().unwrap() / row["algbw_gb_per_s"].as_f64().unwrap();
+    assert!((share(of("allreduce")) - 4.0 / 3.0).abs() < 1e-9 && (share(of("broadcast")) - 1.0).abs() < 1e-9);
+    assert_eq!((&of("allreduce")["redop"], &of("broadcast")["redop"]), (&"sum".into(), &"none".into()));
+    let drawn = std::fs::read_to_string(plot).unwrap();
+    assert!(drawn.contains("allreduce, 3 ranks") && drawn.contains("syncline shm"), "{drawn}");
+}
+
+#[test]
+fn other_numbers_and_shared_arrays_are_measured_too() {
+    for (dtype, redop) in [("bfloat16", "mean"), ("float16", "prod"), ("int8", "or"), ("int64", "min"), ("float64", "and"), ("uint8", "max")] {
+        let rows = collective(&["--op", "allreduce,reduce_scatter", "--sizes", "4K", "--dtype", dtype, "--redop", redop, "--shared"]);
+        assert_eq!((rows.len(), &rows[0]["dtype"], &rows[1]["redop"]), (2, &dtype.into(), &redop.into()));
+    }
+}
+
+#[test]
+fn peers_are_measured_or_missed_in_words() {
+    let end = bench(&["allreduce", "--secs", "0.005", "--runs", "1", "--sizes", "4K", "--peers", "--python", "no-such-python"]);
+    end.assert_code(0);
+    end.assert_says("skipped: gloo: no-such-python has no torch.distributed");
+    let lines: Vec<Vec<&str>> = end.out.lines().skip(3).map(|line| line.split_whitespace().collect()).collect();
+    assert!(lines.iter().all(|line| line.len() == 14 && line[13] == "0"), "{}", end.out);
+    let said = end.err.contains("skipped: openmpi");
+    assert_eq!(lines.len(), if said { 1 } else { 2 }, "{}\n{}", end.out, end.err);
+}
+
+#[test]
+fn bench_allreduce_refuses_what_it_cannot_measure_before_it_starts() {
+    for (words, said) in [
+        (["--sizes", "6"], "6 bytes are no number of float32"),
+        (["--dtype", "float128"], "float128"),
+        (["--redop", "xor"], "there is no xor; choose among sum, prod"),
+        (["--plan", "star"], "no plan is called `star`"),
+        (["--transport", "pigeon"], "there is no transport pigeon"),
+    ] {
+        let end = bench(&[&["allreduce"], &words[..]].concat());
+        assert_ne!(end.code, 0);
+        assert_eq!(end.out, "");
+        end.assert_says(said);
+    }
+}

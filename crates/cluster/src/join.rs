@@ -170,7 +170,8 @@ fn knock(
                 }
                 return Ok(Welcomed { rank, job, roster });
             }
-            Ok(Control::Heartbeat { .. }) => {}
+            // That a process ended says nothing yet: whether that is a death, another message tells.
+            Ok(Control::Heartbeat { .. } | Control::Ended { .. }) => {}
             Ok(Control::Refused { reason }) => return Err(Error::Refused { at: launch.meeting.to_string(), reason }),
             Ok(Control::StartTimeout { arrived, missing, text }) => {
                 return Err(Error::Missing {

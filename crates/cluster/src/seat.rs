@@ -158,6 +158,11 @@ impl Seat {
     }
 
     pub(crate) fn link(&self, peer: u32, lane: Lane, deadline: Deadline) -> Result<Link, Error> {
+        self.link_unless(peer, lane, deadline, &|| false)
+    }
+
+    /// The same, until `vain` says that `peer` will not ask for it any more, because of somebody else.
+    pub(crate) fn link_unless(&self, peer: u32, lane: Lane, deadline: Deadline, vain: &dyn Fn() -> bool) -> Result<Link, Error> {
         let operation = format!("link with rank {peer}");
         let started = Instant::now();
         let Some(switchboard) = self.switchboard.as_ref().filter(|_| peer < self.topology.world() && peer != self.me) else {
@@ -166,10 +171,11 @@ impl Seat {
             });
         };
         let member = self.topology.member(peer);
-        let gone = || self.fates.is_over(peer) || self.orphaned.load(Acquire) || self.leaving.load(Acquire);
+        let gone = || self.fates.is_over(peer) || self.orphaned.load(Acquire) || self.leaving.load(Acquire) || vain();
         switchboard.link(member, self.topology.same_host(self.me, peer), lane, deadline, &gone).map_err(|error| match error {
             CallError::Interrupted => Error::Interrupted { operation, waited: started.elapsed() },
             CallError::NoCall(_) => self.late(&operation, &[peer], started, ""),
+            CallError::Gone if vain() => self.explain(&operation, &self.suspects(&[peer]), started, &error.to_string()),
             CallError::Gone | CallError::Dial(_) => self.explain(&operation, &[peer], started, &error.to_string()),
             CallError::Other(detail) => Error::System { operation, detail },
         })

@@ -158,6 +158,13 @@ impl Vigil {
         self.usable("link")?;
         self.seat.link(peer, lane, deadline)
     }
+
+    /// The same, until `vain` says that `peer` will not ask for the link any more. It is asked now and then while waiting; the
+    /// error names whoever is known to be gone.
+    pub fn link_unless(&self, peer: u32, lane: Lane, deadline: Deadline, vain: &dyn Fn() -> bool) -> Result<Link, Error> {
+        self.usable("link")?;
+        self.seat.link_unless(peer, lane, deadline, vain)
+    }
 }
 
 impl fmt::Debug for Vigil {

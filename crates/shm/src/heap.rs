@@ -19,6 +19,7 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 use rustix::process::{Resource, getrlimit};
 
+use crate::array::Whereabouts;
 use crate::placed::{Placed, Shared};
 use crate::segment::{Segment, SegmentError};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -32,7 +33,7 @@ pub const MOST_KEYS: usize = 1 << 16;
 const BODY: u64 = 1 << 44;
 
 /// Ranges of at least this size begin at a multiple of it, so that the kernel may back them by huge pages.
-const HUGE: u64 = 2 << 20;
+const HUGE: u64 = crate::mapping::HUGE as u64;
 
 const FREE: u32 = 0;
 const BUSY: u32 = 1;
@@ -86,6 +87,8 @@ pub struct Heap {
     directory_at: u64,
     /// The body's place and end in the file.
     body: std::ops::Range<u64>,
+    /// The users' arrays of this process.
+    arrays: Whereabouts,
 }
 
 impl Heap {
@@ -136,7 +139,7 @@ impl Heap {
         expect("end", header.end.load(Ordering::Relaxed), size)?;
         let directory_at = header_at(prefix) + page();
         let directory = Segment::window(Arc::clone(&file), directory_at, MOST_KEYS * size_of::<Entry>(), name.to_owned())?;
-        Ok(Heap { file, name: name.to_owned(), header, directory, directory_at, body: least..size })
+        Ok(Heap { file, name: name.to_owned(), header, directory, directory_at, body: least..size, arrays: Whereabouts::default() })
     }
 
     /// Claims `len` zero bytes under `key`. The pages are taken when they are first used, or by [`Segment::reserve`].
@@ -160,6 +163,19 @@ impl Heap {
             return None;
         }
         Some(self.range(&entry, key).and_then(|(offset, len)| self.window(offset, len)))
+    }
+
+    /// Where the users' arrays of this process stand.
+    pub(crate) fn arrays(&self) -> &Whereabouts {
+        &self.arrays
+    }
+
+    /// Maps a range of the body that a neighbour speaks of; none if it lies outside. A range is never handed out twice, so
+    /// the same words always mean the same bytes, or zeros once they were given back.
+    pub(crate) fn range_at(&self, at: u64, len: u64) -> Option<Result<Arc<Segment>, SegmentError>> {
+        let inside = at >= self.body.start && at.is_multiple_of(page()) && len > 0 && at.checked_add(len)? <= self.body.end;
+        let len = usize::try_from(len).ok().filter(|_| inside)?;
+        Some(self.window(at, len))
     }
 
     /// Gives the pages of `key` back. Whoever still maps them reads zeros; the key may be claimed again.

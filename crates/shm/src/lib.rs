@@ -15,11 +15,14 @@ pub mod bell;
 pub mod board;
 mod corrupt;
 #[cfg(not(loom))]
+pub mod desk;
+#[cfg(not(loom))]
 pub mod duplex;
 pub mod fdpass;
 pub mod fork;
 #[cfg(not(loom))]
 pub mod heap;
+mod mapping;
 pub mod meeting;
 pub mod mortality;
 #[cfg(not(loom))]

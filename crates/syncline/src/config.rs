@@ -6,6 +6,7 @@
 //! | `SYNCLINE_TRANSPORT` | `auto`, `shm`, `unix` or `tcp` | auto |
 //! | `SYNCLINE_ENCRYPT` | `off` sends traffic between hosts in the clear | on |
 //! | `SYNCLINE_ON_PEER_LOSS` | `continue` lets the others go on when a worker dies | fail |
+//! | `SYNCLINE_PLAN` | the plan of collective operations, whatever it costs | the cheapest |
 //! | `SYNCLINE_INTERFACE` | offer only interfaces whose names begin so | all |
 //!
 //! The launcher's own variables are read in `syncline_cluster::bootstrap`.
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use syncline_cluster::bootstrap::{self, Arguments, Environment, Launch};
 use syncline_cluster::{OnPeerLoss, Settings, TransportChoice};
+use syncline_collective::{PlanName, PlanSettings};
 
 use crate::Error;
 
@@ -23,6 +25,7 @@ pub struct Config {
     pub(crate) launch: Launch,
     pub(crate) settings: Settings,
     pub(crate) sync: bool,
+    pub(crate) plan: PlanSettings,
 }
 
 impl Config {
@@ -37,7 +40,7 @@ impl Config {
     /// What `environment` says, with `arguments` winning over it.
     pub fn from_environment(environment: &Environment, arguments: &Arguments) -> Result<Config, Error> {
         let launch = bootstrap::find(environment, arguments).map_err(|error| Error::configuration(error.to_string()))?;
-        Ok(Config { launch, settings: settings(environment)?, sync: false })
+        Ok(Config { launch, settings: settings(environment)?, sync: false, plan: plan(environment)? })
     }
 
     /// Only the settings: timeout, transport, encryption, interfaces.
@@ -49,7 +52,12 @@ impl Config {
     pub fn solo() -> Config {
         let nothing = Environment::from_variables::<String, String>([]);
         let launch = bootstrap::find(&nothing, &Arguments::default()).expect("an empty environment is a world of one");
-        Config { launch, settings: Settings::default(), sync: false }
+        Config { launch, settings: Settings::default(), sync: false, plan: PlanSettings::default() }
+    }
+
+    /// A world of one with the settings of `environment`, for a job that its program describes itself.
+    pub(crate) fn free_standing(environment: &Environment) -> Result<Config, Error> {
+        Ok(Config { settings: settings(environment)?, plan: plan(environment)?, ..Config::solo() })
     }
 
     /// How long to wait for somebody who neither comes nor dies.
@@ -76,6 +84,12 @@ impl Config {
         self
     }
 
+    /// Which plan collective operations go by; the cheapest without this.
+    pub fn plan(mut self, plan: PlanSettings) -> Config {
+        self.plan = plan;
+        self
+    }
+
     /// What the environment told about the job.
     pub fn launch(&self) -> &Launch {
         &self.launch
@@ -85,6 +99,14 @@ impl Config {
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
+}
+
+fn plan(environment: &Environment) -> Result<PlanSettings, Error> {
+    let mut plan = PlanSettings::default();
+    if let Some(text) = environment.get("SYNCLINE_PLAN") {
+        plan.forced = Some(PlanName::parse(text).map_err(|error| Error::configuration(format!("SYNCLINE_PLAN={text}: {error}")))?);
+    }
+    Ok(plan)
 }
 
 fn settings(environment: &Environment) -> Result<Settings, Error> {
@@ -134,6 +156,7 @@ mod tests {
             ("SYNCLINE_TRANSPORT", "pigeon"),
             ("SYNCLINE_ENCRYPT", "maybe"),
             ("SYNCLINE_ON_PEER_LOSS", "cry"),
+            ("SYNCLINE_PLAN", "hope"),
         ] {
             let error = read(&[(name, value)]).expect_err("refused").to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");

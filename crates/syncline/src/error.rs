@@ -10,8 +10,17 @@ use crate::ErrorKind;
 pub struct Error(#[from] cluster::Error);
 
 impl Error {
+    pub(crate) fn into_inner(self) -> cluster::Error {
+        self.0
+    }
+
     pub(crate) fn configuration(detail: impl Into<String>) -> Error {
         Error(cluster::Error::Configuration { detail: detail.into() })
+    }
+
+    /// A function of the caller's, which ran inside of `operation`, failed as `detail` says.
+    pub fn of_function(operation: &str, detail: impl Into<String>) -> Error {
+        Error(cluster::Error::System { operation: operation.into(), detail: detail.into() })
     }
 
     /// The stable family; each binding maps it to its own exception.

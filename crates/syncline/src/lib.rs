@@ -13,18 +13,23 @@
 
 mod config;
 mod error;
+pub mod ipc;
 mod session;
 mod tables;
+mod tree;
 
 pub use config::Config;
 pub use error::Error;
 pub use session::Session;
 pub use syncline_cluster::{Deadline, ErrorKind, Group, Lane, OnPeerLoss, Role, Settings, Topology, TransportChoice, Who, bootstrap};
+pub use syncline_collective as collective;
 pub use syncline_table::{AddOptions, Consistency, Pending, Shape as TableShape, SharedArray, Spec, Table, Updater};
 pub use syncline_tensor::kernels::ReduceOp;
 pub use syncline_tensor::{DType, Element, bf16, f16};
 pub use syncline_transport as transport;
+pub use syncline_wire::{TensorValue, Value};
 pub use tables::{ArrayTable, KVTable, MatrixTable, PendingValues, TableBuilder, TableKind};
+pub use tree::{LeafMerge, PendingReduction, Reduce, Tree, TreeOptions, Zero, walk_leaves};
 
 /// The names a program usually needs.
 pub mod prelude {

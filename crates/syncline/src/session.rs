@@ -1,10 +1,12 @@
 //! A process's place in its job, as users hold it.
 
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Group, Job, Lane, Role, Topology};
+use syncline_collective::{Collectives, PlanSettings};
 use syncline_table::{SharedArray, Spec, Table, Tables};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
@@ -21,6 +23,9 @@ pub struct Session {
     job: Arc<Job>,
     tables: Tables,
     sync: bool,
+    plan: PlanSettings,
+    /// By group: the calls of one are counted together, whoever makes them.
+    collectives: Mutex<HashMap<Group, Collectives>>,
 }
 
 impl Session {
@@ -38,7 +43,8 @@ impl Session {
     /// [`open`](Session::open) with a deadline of the caller's.
     pub fn open_by(config: Config, deadline: Deadline) -> Result<Session, Error> {
         let job = Arc::new(Job::join(&config.launch, &config.settings, deadline)?);
-        Ok(Session { tables: Tables::new(Arc::clone(&job)), job, sync: config.sync })
+        let tables = Tables::new(Arc::clone(&job));
+        Ok(Session { tables, job, sync: config.sync, plan: config.plan, collectives: Mutex::default() })
     }
 
     /// Coordinates the job that `config` describes without being a rank of it, until everybody has left: what a DMLC
@@ -203,6 +209,21 @@ impl Session {
         Ok(self.job.group(ranks)?)
     }
 
+    /// The collective operations of all workers, on raw bytes. A dedicated server takes no part in them.
+    pub fn collectives(&self) -> Result<Collectives, Error> {
+        if !self.role().works() {
+            return Err(Error::configuration("a dedicated server takes no part in collective operations; its workers do"));
+        }
+        Ok(self.collectives_of(&self.group(&self.topology().workers())?))
+    }
+
+    /// The collective operations of `group`, which count their calls apart; handles on the same group are alike.
+    pub fn collectives_of(&self, group: &Group) -> Collectives {
+        let mut known = self.collectives.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = || Collectives::new(Arc::clone(&self.job), group.clone(), self.plan.clone());
+        known.entry(group.clone()).or_insert_with(fresh).clone()
+    }
+
     /// Returns when every member of `group` has called it; the others take no part.
     pub fn group_barrier(&self, group: &Group) -> Result<(), Error> {
         Ok(self.job.group_barrier(group, Deadline::after(self.timeout()))?)
@@ -229,6 +250,8 @@ impl Session {
     pub fn shutdown_by(&self, deadline: Deadline) -> Result<(), Error> {
         // Whatever a flush cannot do any more is lost with a lost peer, which the leaving itself will tell of.
         let finished = self.tables.finish(deadline);
+        let groups: Vec<Collectives> = self.collectives.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let finished = finished.and(groups.iter().try_for_each(|group| group.flush(deadline)));
         self.job.leave(deadline)?;
         Ok(finished?)
     }

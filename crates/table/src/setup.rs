@@ -49,11 +49,15 @@ pub(crate) fn create(tables: &Shared, number: u32, spec: Spec, initial: Option<&
     if let Some(share) = settled.needed_by_others(job) {
         tables.needed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(share);
     }
+    let here = settled.local.clone();
     let way = settled.way(job, worker as u32, by)?;
     if let Some(initial) = initial.filter(|_| worker == 0) {
         way.set_initial(initial, &spec, workers.len() as u32, by)?;
     }
     job.agree(&format!("table {number} is ready"), Fingerprint::of("ready").name(&number.to_string()).finish(), site, &[], by)?;
+    if let Some(share) = here {
+        share.map_ahead(TOUCHED_AHEAD); // What one process of this host has reserved by now.
+    }
     let inner = Inner::new(number, name, spec, worker as u32, way, vigil, Arc::clone(&tables.caretaker));
     Ok(Table { inner: Arc::new(inner) })
 }
@@ -237,6 +241,7 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
             false => Ok(None),
         })
         .collect::<Result<_, _>>()?;
+    let maker = store.is_some();
     let store = match store {
         Some(store) => store,
         None => find(job, vigil, &operation, [key, 0], home.servers[0], layout.bytes(), by)?,
@@ -249,7 +254,7 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
         outboxes.push(Arc::new(Outbox::new(segment)));
     }
     let store = Store::new(store, layout);
-    if store.layout().bytes() <= TOUCHED_AHEAD {
+    if maker && store.layout().bytes() <= TOUCHED_AHEAD {
         // A limit that is reached here is reached now, in words, and not later by a signal.
         store.reserve().map_err(refused)?;
     }

@@ -6,11 +6,12 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use syncline_metrics::LinkStats;
 use syncline_wire::{FrameHeader, HEADER_LEN, Limits};
 
-use crate::link::{Head, Link, LinkInfo, OutFrame, RecvHalf, SendHalf, Severer};
+use crate::link::{Head, Link, LinkInfo, OutFrame, RecvHalf, SendHalf, Sending, Severer};
 use crate::{Deadline, LinkError};
 
 /// What a link writes into every header it sends.
@@ -34,6 +35,30 @@ pub(crate) trait Outlet: Send + 'static {
     /// Writes more of a frame that was begun, of which more may follow.
     fn write_more(&mut self, bytes: &[u8], deadline: Deadline) -> Result<(), Stopped> {
         self.write_all(&[], &[], &[bytes], deadline)
+    }
+
+    /// Writes what goes without waiting of three parts, `gone` bytes of which went before. Returns how many have gone now,
+    /// and whether the other side may have seen any. Here for transports that move a frame at once.
+    fn write_some(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], gone: u64) -> Result<(u64, bool), Stopped> {
+        match self.write_all(header, meta, payload, Deadline::after(Duration::ZERO)) {
+            Ok(()) => Ok((payload.iter().chain([&header, &meta]).map(|part| part.len() as u64).sum(), true)),
+            Err(Stopped { error: LinkError::Timeout { .. }, half_written: false }) => Ok((gone, false)),
+            Err(stopped) => Err(stopped),
+        }
+    }
+
+    /// See [`SendHalf::pollable`].
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Whether [`write_offered`](Outlet::write_offered) ever takes anything.
+    const TAKES_OFFERS: bool = false;
+
+    /// Writes of a frame that was begun as much as goes with so much waiting; how much that was. For [`SendHalf::offer`].
+    fn write_offered(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, LinkError> {
+        let _ = (bytes, patience);
+        Ok(0)
     }
 
     /// Tells the other side that half a frame is all that will come.
@@ -200,6 +225,48 @@ impl<O: Outlet> SendHalf for FrameWriter<O> {
             Some(begun) => self.write(&begun.header, &begun.meta, &[&begun.payload], begun.whole, deadline),
             None => Ok(()),
         }
+    }
+
+    fn advance(&mut self, frame: &OutFrame<'_>, sending: &mut Sending) -> Result<bool, LinkError> {
+        let header = match sending.header {
+            Some(header) => usable(&self.severer, &self.end).map(|()| header)?,
+            None => {
+                let (header, whole) = self.header(frame, frame.payload_len())?;
+                (sending.whole, *sending.header.insert(header)) = (whole, header);
+                header
+            }
+        };
+        let wrote = self.outlet.write_some(&header, frame.meta, frame.payload, sending.gone);
+        (sending.gone, sending.begun) = wrote.map_err(|stopped| self.stop(stopped))?;
+        self.owed = if sending.begun { sending.whole - sending.gone } else { 0 };
+        let done = sending.gone == sending.whole;
+        if done {
+            self.stats.frames_sent.add_alone(1);
+            self.stats.bytes_sent.add_alone(sending.whole);
+        }
+        Ok(done)
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.outlet.pollable()
+    }
+
+    fn takes_offers(&self) -> bool {
+        O::TAKES_OFFERS
+    }
+
+    fn offer(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, LinkError> {
+        usable(&self.severer, &self.end)?;
+        let got = bytes.len() as u64;
+        if got > self.owed {
+            return Err(LinkError::WrongLength { expected: self.owed, got });
+        }
+        if self.begun.is_some() {
+            return Ok(0); // it moves at once, when it is complete
+        }
+        let taken = self.outlet.write_offered(bytes, patience).map_err(|error| self.stop(Stopped { error, half_written: true }))?;
+        self.owed -= taken as u64;
+        Ok(taken)
     }
 }
 

@@ -34,6 +34,6 @@ pub use dial::{DialConfig, DialError, DialFailure, dial, dial_any, dial_any_unti
 pub use door::{Door, DoorConfig, DoorError, DoorEvent, DoorWaker};
 pub use fault::LinkError;
 pub use key::JobKey;
-pub use link::{Head, Link, LinkInfo, OutFrame, RecvHalf, SendHalf, Severer, TransportKind};
+pub use link::{Head, Link, LinkInfo, OutFrame, RecvHalf, SendHalf, Sending, Severer, TransportKind};
 pub use noise::{Identity, MAX_HELLO, Refusal};
 pub use syncline_shm::wait::Deadline;

@@ -13,9 +13,10 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use syncline_metrics::LinkStats;
-use syncline_wire::{Fingerprint, Flags, FrameHeader, Kind};
+use syncline_wire::{Fingerprint, Flags, FrameHeader, HEADER_LEN, Kind};
 
 use crate::{Deadline, LinkError};
 
@@ -73,6 +74,56 @@ pub trait SendHalf: Send {
 
     /// Sends the next bytes of the frame that was begun; more than it still has room for are [`LinkError::WrongLength`].
     fn piece(&mut self, bytes: &[u8], deadline: Deadline) -> Result<(), LinkError>;
+
+    /// Sends what goes of `frame` without waiting, from where `sending` stands; true once all of it has gone.
+    ///
+    /// For senders that serve many links at once: ask again, with the same frame, when [`pollable`](SendHalf::pollable) is
+    /// writable. A frame that [has begun](Sending::has_begun) must be finished before another one. Transports without a
+    /// descriptor take a frame whole or not at all, and break if it is larger than they hold.
+    fn advance(&mut self, frame: &OutFrame<'_>, sending: &mut Sending) -> Result<bool, LinkError>;
+
+    /// A descriptor that becomes writable when more may go, where the transport has one.
+    fn pollable(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether [`offer`](SendHalf::offer) may take anything.
+    fn takes_offers(&self) -> bool;
+
+    /// Sends as many of the next bytes of the frame that was begun as the transport takes while it is waited for no longer
+    /// than `patience` in all; how many. What it did not take must follow by [`piece`](SendHalf::piece).
+    ///
+    /// For a caller who wants its memory back soon and can keep a copy of the rest.
+    fn offer(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, LinkError>;
+}
+
+/// How much of a frame has gone; kept by a caller of [`SendHalf::advance`] from one call to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Sending {
+    pub(crate) header: Option<[u8; HEADER_LEN]>,
+    pub(crate) whole: u64,
+    pub(crate) gone: u64,
+    pub(crate) begun: bool,
+}
+
+impl Sending {
+    /// Nothing has gone yet.
+    pub fn new() -> Sending {
+        Sending::default()
+    }
+
+    /// Whether the peer may have seen a part of the frame, so that it can no longer be taken back.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Bytes of the frame that have gone, its header included.
+    pub fn gone(&self) -> u64 {
+        self.gone
+    }
+
+    /// Bytes of the whole frame; zero before the first attempt.
+    pub fn whole(&self) -> u64 {
+        self.whole
+    }
 }
 
 /// The half of a link that receives: first [`head`](RecvHalf::head), then the body in one of four ways.

@@ -8,6 +8,7 @@
 //!
 //! Cost: the payload is copied once more on each side (inside the cipher), a record at a time and thus in cache.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use syncline_metrics::LinkStats;
 
 use crate::framing::{ByteInlet, Outlet, Stopped};
 use crate::noise::{Keys, MAX_SEALED, TAG};
-use crate::stream::{Socket, SocketOutlet, receive};
+use crate::stream::{Socket, SocketOutlet, after, receive};
 use crate::{Deadline, LinkError};
 
 /// The most that one record carries.
@@ -84,6 +85,9 @@ pub(crate) struct SealedOutlet {
     records: Outgoing,
     gathered: Box<[u8]>,
     batch: Box<[u8]>,
+    // What `write_some` has sealed and not sent, and how many bytes of the frame that is.
+    unsent: Range<usize>,
+    unsent_plain: u64,
 }
 
 impl SealedOutlet {
@@ -93,50 +97,92 @@ impl SealedOutlet {
             records,
             gathered: vec![0; RECORD].into_boxed_slice(),
             batch: vec![0; BATCH * (PREFIX + MAX_SEALED)].into_boxed_slice(),
+            unsent: 0..0,
+            unsent_plain: 0,
         }
+    }
+}
+
+impl SealedOutlet {
+    /// Seals a few records of what `part` and `parts` hold; returns the bytes they take and those they hold.
+    fn seal_batch<'a>(&mut self, part: &mut &'a [u8], parts: &mut impl Iterator<Item = &'a [u8]>) -> (usize, u64) {
+        let (mut filled, mut held) = (0, 0);
+        while filled + PREFIX + MAX_SEALED <= self.batch.len() && !part.is_empty() {
+            // A record comes straight from a piece that fills it; smaller pieces share one.
+            let plain = if part.len() >= RECORD {
+                let (record, rest) = part.split_at(RECORD);
+                *part = rest;
+                record
+            } else {
+                let mut gathered = 0;
+                while gathered < RECORD && !part.is_empty() {
+                    let (piece, rest) = part.split_at(part.len().min(RECORD - gathered));
+                    self.gathered[gathered..gathered + piece.len()].copy_from_slice(piece);
+                    gathered += piece.len();
+                    *part = if rest.is_empty() { parts.next().unwrap_or_default() } else { rest };
+                }
+                &self.gathered[..gathered]
+            };
+            held += plain.len() as u64;
+            filled += self.records.seal(plain, &mut self.batch[filled..]);
+            if part.is_empty() {
+                *part = parts.next().unwrap_or_default();
+            }
+        }
+        (filled, held)
+    }
+
+    /// Frees the numbers of records that never left this process, to be used again; not across a change of keys.
+    fn take_back_to(&mut self, first: u64) -> bool {
+        let same_key = first / KEY_LIFE == self.records.next / KEY_LIFE;
+        if same_key {
+            self.records.next = first;
+        }
+        same_key
     }
 }
 
 impl Outlet for SealedOutlet {
     fn write_all(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], deadline: Deadline) -> Result<(), Stopped> {
-        let mut parts = [header, meta].into_iter().chain(payload.iter().copied()).filter(|part| !part.is_empty());
+        let mut parts = after(0, header, meta, payload);
         let mut part: &[u8] = parts.next().unwrap_or_default();
         let (first, mut begun) = (self.records.next, false);
         while !part.is_empty() {
-            let mut filled = 0;
-            while filled + PREFIX + MAX_SEALED <= self.batch.len() && !part.is_empty() {
-                // A record comes straight from a piece that fills it; smaller pieces share one.
-                let plain = if part.len() >= RECORD {
-                    let (record, rest) = part.split_at(RECORD);
-                    part = rest;
-                    record
-                } else {
-                    let mut gathered = 0;
-                    while gathered < RECORD && !part.is_empty() {
-                        let (piece, rest) = part.split_at(part.len().min(RECORD - gathered));
-                        self.gathered[gathered..gathered + piece.len()].copy_from_slice(piece);
-                        gathered += piece.len();
-                        part = if rest.is_empty() { parts.next().unwrap_or_default() } else { rest };
-                    }
-                    &self.gathered[..gathered]
-                };
-                filled += self.records.seal(plain, &mut self.batch[filled..]);
-                if part.is_empty() {
-                    part = parts.next().unwrap_or_default();
-                }
-            }
+            let (filled, _) = self.seal_batch(&mut part, &mut parts);
             if let Err(mut stopped) = self.socket.write_all(&self.batch[..filled], &[], &[], deadline) {
-                let rekeyed = first / KEY_LIFE != self.records.next / KEY_LIFE;
-                stopped.half_written |= begun || rekeyed;
-                if !stopped.half_written {
-                    // Nothing left this process, so the numbers are free to be used again.
-                    self.records.next = first;
-                }
+                stopped.half_written = stopped.half_written || begun || !self.take_back_to(first);
                 return Err(stopped);
             }
             begun = true;
         }
         Ok(())
+    }
+
+    fn write_some(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], gone: u64) -> Result<(u64, bool), Stopped> {
+        let first = self.records.next;
+        let resumed = gone > 0 || !self.unsent.is_empty();
+        if self.unsent.is_empty() {
+            let mut parts = after(gone, header, meta, payload);
+            let mut part: &[u8] = parts.next().unwrap_or_default();
+            let (filled, plain) = self.seal_batch(&mut part, &mut parts);
+            (self.unsent, self.unsent_plain) = (0..filled, plain);
+        }
+        let batch = &self.batch[self.unsent.clone()];
+        let (sent, _) = self.socket.write_some(batch, &[], &[], 0).map_err(|mut stopped| {
+            stopped.half_written |= resumed;
+            stopped
+        })?;
+        if sent == 0 && !resumed && self.take_back_to(first) {
+            self.unsent = 0..0;
+            return Ok((0, false));
+        }
+        self.unsent.start += sent as usize;
+        // A record counts when the last of its batch has left: the peer cannot open half of one.
+        Ok((if self.unsent.is_empty() { gone + self.unsent_plain } else { gone }, true))
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.pollable()
     }
 
     fn abandon(&mut self) {

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::io::ioctl_fionbio;
 use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown};
 use rustix::process::{Pid, getpid};
 
 use syncline_metrics::{Counter, LinkStats};
@@ -73,6 +73,8 @@ impl Drop for Socket {
 
 /// How long the kernel may keep a thread that moves much data before it looks at its deadline again.
 const SLICE: Duration = Duration::from_millis(100);
+/// Pieces of one system call. The kernel takes 1024, but the list is built anew after each partial write.
+const WINDOW: usize = 64;
 /// From so many bytes on it pays to let the kernel do the waiting.
 const MUCH: usize = 128 << 10;
 
@@ -160,8 +162,6 @@ impl SocketOutlet {
 impl SocketOutlet {
     /// `much`: more of the same frame went before or follows, so the kernel may do the waiting.
     fn write(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], much: bool, deadline: Deadline) -> Result<(), Stopped> {
-        /// Pieces of one system call. The kernel takes 1024, but the list is built anew after each partial write.
-        const WINDOW: usize = 64;
         let parts = payload.len() + 2;
         let part = |index: usize| match index {
             0 => header,
@@ -221,9 +221,64 @@ impl Outlet for SocketOutlet {
         self.write(&[], &[], &[bytes], true, deadline)
     }
 
+    fn write_some(&mut self, header: &[u8], meta: &[u8], payload: &[&[u8]], gone: u64) -> Result<(u64, bool), Stopped> {
+        let mut window = [IoSlice::new(&[]); WINDOW];
+        let mut used = 0;
+        for rest in after(gone, header, meta, payload).take(WINDOW) {
+            window[used] = IoSlice::new(rest);
+            used += 1;
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match sendmsg(&self.socket, &window[..used], &mut SendAncillaryBuffer::default(), flags) {
+            Ok(sent) => Ok((gone + sent as u64, gone + sent as u64 > 0)),
+            Err(Errno::INTR | Errno::AGAIN) => Ok((gone, gone > 0)),
+            Err(errno) => Err(Stopped { error: LinkError::from_errno(errno), half_written: gone > 0 }),
+        }
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    const TAKES_OFFERS: bool = true;
+
+    fn write_offered(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, LinkError> {
+        let (mut written, mut patience) = (0, patience);
+        while written < bytes.len() {
+            match send(&self.socket, &bytes[written..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(sent) => written += sent,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let start = Instant::now();
+                    match Wait::counted(Deadline::after(patience), &self.stats.send_parks).ready(&self.socket, PollFlags::OUT) {
+                        Ok(()) => patience = patience.saturating_sub(start.elapsed()),
+                        Err(LinkError::Timeout { .. }) => break,
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(errno) => return Err(LinkError::from_errno(errno)),
+            }
+        }
+        Ok(written)
+    }
+
     fn abandon(&mut self) {
         self.socket.shut(Shutdown::Write);
     }
+}
+
+/// What follows the first `gone` bytes of a frame, piece by piece and none of them empty.
+pub(crate) fn after<'a>(
+    mut gone: u64,
+    header: &'a [u8],
+    meta: &'a [u8],
+    payload: &'a [&'a [u8]],
+) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    [header, meta].into_iter().chain(payload.iter().copied()).filter_map(move |part| {
+        let skipped = gone.min(part.len() as u64);
+        gone -= skipped;
+        Some(&part[skipped as usize..]).filter(|rest| !rest.is_empty())
+    })
 }
 
 impl Drop for SocketOutlet {

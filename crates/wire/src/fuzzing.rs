@@ -6,7 +6,7 @@
 //! do come through.
 
 use crate::message::{Control, Hello};
-use crate::value::MEMORY_PER_BYTE;
+use crate::value::{MEMORY_PER_BYTE, lone_tensor};
 use crate::{FrameHeader, HEADER_LEN, Limits, MAGIC, VERSION, Value, WireError};
 
 /// A header as it came, and the same with magic, version and checksum put right, so that the checks
@@ -70,9 +70,16 @@ pub fn value(data: &[u8]) -> bool {
     let meta_len = usize::from(u16::from_le_bytes(*split)).min(rest.len());
     let (meta, payload) = rest.split_at(meta_len);
     let limits = Limits::default();
+    let announced = lone_tensor(meta);
     let Ok(value) = Value::decode(meta, payload, &limits) else {
         return false;
     };
+    match (&value, announced) {
+        (Value::Tensor(tensor), Ok(Some((dtype, shape)))) => {
+            assert_eq!((tensor.dtype(), tensor.shape(), payload.len()), (dtype, &shape, shape.byte_len(dtype)));
+        }
+        (value, announced) => assert!(!matches!(value, Value::Tensor(_)) && announced == Ok(None), "{announced:?}"),
+    }
     let memory = value.memory();
     assert!(memory <= MEMORY_PER_BYTE * rest.len(), "{memory} bytes of memory for {}", rest.len());
     let again = value.encode(&limits).expect("what was accepted can be sent");

@@ -12,6 +12,7 @@ The same script runs alone, under ``syncline run -n 4``, under ``mpirun -np 4`` 
 Every wait ends: with its result, with the name of the process that is missing, or with Ctrl-C.
 """
 
+from syncline import ipc
 from syncline._errors import (
     AuthError,
     Closed,
@@ -25,14 +26,20 @@ from syncline._errors import (
     Timeout,
     UnknownKey,
 )
-from syncline._job import Job, init
+from syncline._job import Job, init, tree
 from syncline._native import (
     ArrayTable,
+    DiscoveredTree,
     Future,
     Host,
     KVTable,
+    LocalhostTree,
     MatrixTable,
+    NullTree,
+    SlurmTree,
+    StaticTree,
     Topology,
+    Tree,
     __version__,
     aggregate,
     barrier,
@@ -57,23 +64,30 @@ __all__ = [
     "ConfigurationError",
     "ContractMismatch",
     "DTypeMismatch",
+    "DiscoveredTree",
     "ForkError",
     "Future",
     "Host",
     "Job",
     "KVTable",
+    "LocalhostTree",
     "MatrixTable",
+    "NullTree",
     "PeerLost",
     "ShapeMismatch",
+    "SlurmTree",
+    "StaticTree",
     "SynclineError",
     "Timeout",
     "Topology",
+    "Tree",
     "UnknownKey",
     "__version__",
     "aggregate",
     "barrier",
     "empty_shared",
     "init",
+    "ipc",
     "is_master_worker",
     "load",
     "local_rank",
@@ -84,5 +98,6 @@ __all__ = [
     "shutdown",
     "size",
     "topology",
+    "tree",
     "worker_id",
 ]

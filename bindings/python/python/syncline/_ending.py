@@ -2,11 +2,12 @@
 
 Four ways lead out. ``with sl.init():`` ends; an exception reaches the top, which ``sys.excepthook`` sees; a process of
 ``multiprocessing`` ends, which skips the C library's exit handlers after a fork; all others end in ``src/exit.rs``,
-which knows the exit status. Whichever comes first counts.
+which knows the exit status. Whichever comes first counts. Trees with a job of their own go the same ways.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from types import TracebackType
@@ -22,6 +23,7 @@ def watch() -> None:
     if not _watching:
         _watching = True
         os.register_at_fork(after_in_child=_native.forget_in_child)
+        atexit.register(_native.interpreter_ends)
         _chain_excepthook()
     _leave_with_multiprocessing()
 
@@ -31,7 +33,7 @@ def leave(error: BaseException | None) -> None:
     if error is None or (isinstance(error, SystemExit) and not error.code):
         _native.shutdown()
     else:
-        _native.abort(_in_words(error))
+        _native.abort(in_words(error))
 
 
 def _chain_excepthook() -> None:
@@ -43,8 +45,10 @@ def _chain_excepthook() -> None:
         finally:
             # At a prompt the program goes on after an exception. Elsewhere it ends, but not before its threads do,
             # and these may be waiting for the others: so they hear of it now.
-            if not hasattr(sys, "ps1") and not sys.flags.interactive and _native.is_open():
-                leave(error)
+            if not hasattr(sys, "ps1") and not sys.flags.interactive:
+                _native.abandon_trees(in_words(error))
+                if _native.is_open():
+                    leave(error)
 
     sys.excepthook = excepthook
 
@@ -56,10 +60,20 @@ def _leave_with_multiprocessing() -> None:
 
     if process.parent_process() is not None:
         # Runs while the target's exception, if there is one, is still on its way out.
-        util.Finalize(None, lambda: leave(sys.exc_info()[1]), exitpriority=0)
+        util.Finalize(None, _leave_all, exitpriority=0)
 
 
-def _in_words(error: BaseException) -> str:
+def _leave_all() -> None:
+    error = sys.exc_info()[1]
+    leave(error)
+    if error is not None and not (isinstance(error, SystemExit) and not error.code):
+        _native.abandon_trees(in_words(error))
+    else:
+        _native.close_trees()
+
+
+def in_words(error: BaseException) -> str:
+    """What the others are told of an exception that ends this process."""
     try:
         text = str(error)
     except Exception:

@@ -46,3 +46,10 @@ def init(sync: bool = False, *, timeout: float | None = None, on_peer_loss: str 
     _native.open(sync, timeout, on_peer_loss)
     _ending.watch()
     return Job(sync)
+
+
+def tree() -> _native.Tree:
+    """The tree of all workers of the job; worker w is node w + 1. Joins the job first if ``init`` was not called."""
+    if not _native.is_open():
+        init()
+    return _native.job_tree()

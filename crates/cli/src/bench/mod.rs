@@ -3,6 +3,8 @@
 //! A figure is worth something only beside another of the same run, so each table carries its own limit: memory
 //! copies, raw sockets. `bench pb` speaks the small protocol of the harness that measures other libraries.
 
+mod chart;
+mod collective;
 mod consistency;
 mod fleet;
 mod limits;
@@ -24,6 +26,9 @@ pub(crate) enum Bench {
     Link(link::Options),
     /// Adds and gets of tables over sizes, workers, roles, modes and transports
     Table(table::Options),
+    /// All-reduce and the other collective operations over sizes, ranks, transports and plans, beside other libraries
+    #[command(visible_alias = "collective")]
+    Allreduce(collective::Options),
     /// One workload of the peers' harness: `syncline bench pb w4 n=2 what=barrier secs=1`
     Pb(pb::Options),
 }
@@ -35,8 +40,12 @@ pub(crate) enum BenchRank {
     Link(link::RankOptions),
     /// A rank of `bench table`
     Table(table::RankOptions),
+    /// A rank of `bench allreduce`
+    Collective(collective::RankOptions),
     /// A rank of `bench pb`
     Pb(pb::RankOptions),
+    /// Sends back what plain sockets bring: the other end of a raw measurement between hosts
+    Echo(limits::EchoOptions),
 }
 
 /// Runs a measurement and prints its table.
@@ -44,6 +53,7 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
     let result = match bench {
         Bench::Link(options) => link::run(&options),
         Bench::Table(options) => table::run(&options),
+        Bench::Allreduce(options) => collective::run(&options),
         Bench::Pb(options) => pb::run(&options),
     };
     conclude(result)
@@ -54,7 +64,9 @@ pub(crate) fn run_rank(rank: BenchRank) -> ExitCode {
     let result = match rank {
         BenchRank::Link(options) => link::run_rank(&options),
         BenchRank::Table(options) => table::run_rank(&options),
+        BenchRank::Collective(options) => collective::run_rank(&options),
         BenchRank::Pb(options) => pb::run_rank(&options),
+        BenchRank::Echo(options) => limits::run_echo(&options),
     };
     conclude(result)
 }

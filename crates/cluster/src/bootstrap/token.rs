@@ -4,13 +4,14 @@
 //! SYNCLINE_TOKEN ──────────────────────────────────────────► the token
 //! the user's key file ─┐
 //! launcher and job id ─┴─ keyed hash ──────────────────────► the token, the same on every rank of this user and job
+//! (or a purpose, where there is no job)
 //! rank 0's random bytes ── PMI or rendezvous file (0600) ──► the token, on hosts that share neither
 //! ```
 
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{Launcher, TokenError, user_key};
+use super::{Environment, Launcher, TokenError, user_key};
 
 /// A job's secret. It never shows itself in a log.
 #[derive(Clone, PartialEq, Eq)]
@@ -51,6 +52,20 @@ impl Token {
         Ok(Token(blake3::Hash::from_bytes(bytes).to_hex().to_string()))
     }
 
+    /// The token of programs that belong to no job: `SYNCLINE_TOKEN`, else one that all programs of this user on this host
+    /// (or on hosts that share the home folder) work out for `purpose`.
+    pub fn of_user(environment: &Environment, purpose: &str) -> Result<Token, TokenError> {
+        if let Some(token) = environment.get("SYNCLINE_TOKEN").and_then(Token::from_text) {
+            return Ok(token);
+        }
+        let key = user_key::read_or_create(&super::derive::key_file(environment).ok_or(TokenError::NoHome)?)?;
+        Ok(Token::derived(&key, &["no launcher", purpose]))
+    }
+
+    fn derived(key: &[u8; 32], named: &[&str]) -> Token {
+        Token(blake3::keyed_hash(key, super::derive::fingerprint(named).as_bytes()).to_hex().to_string())
+    }
+
     /// The text to hand to a child process, in `SYNCLINE_TOKEN` and nowhere else.
     pub fn reveal(&self) -> &str {
         &self.0
@@ -72,8 +87,7 @@ impl TokenOrigin {
             TokenOrigin::Given(token) => Ok(Some(token.clone())),
             TokenOrigin::Derived { key_file, launcher, job } => {
                 let key = user_key::read_or_create(key_file.as_deref().ok_or(TokenError::NoHome)?)?;
-                let named = super::derive::fingerprint(&[launcher.name(), job]);
-                Ok(Some(Token(blake3::keyed_hash(&key, named.as_bytes()).to_hex().to_string())))
+                Ok(Some(Token::derived(&key, &[launcher.name(), job])))
             }
             TokenOrigin::Exchanged | TokenOrigin::None => Ok(None),
         }
@@ -124,6 +138,19 @@ mod tests {
         assert_ne!(token, derived(home.path(), Launcher::OpenMpi, "8"));
         assert_ne!(token, derived(home.path(), Launcher::Hydra, "7"));
         assert_ne!(token, derived(other_home.path(), Launcher::OpenMpi, "7"));
+    }
+
+    #[test]
+    fn programs_of_one_user_agree_on_a_token_without_a_job() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().to_str().unwrap();
+        let of = |purpose| Token::of_user(&Environment::from_variables([("HOME", home)]), purpose).unwrap();
+        assert_eq!(of("ipc"), of("ipc"));
+        assert_ne!(of("ipc"), of("other"));
+        let given = Environment::from_variables([("HOME", home), ("SYNCLINE_TOKEN", " given ")]);
+        assert_eq!(Token::of_user(&given, "ipc").unwrap().reveal(), "given");
+        let homeless = Environment::from_variables([("SYNCLINE_TOKEN", "")]);
+        assert!(Token::of_user(&homeless, "ipc").unwrap_err().to_string().contains("set SYNCLINE_TOKEN"));
     }
 
     #[test]

@@ -4,10 +4,12 @@
 //! They check every length first, so a call that fails has written nothing.
 //!
 //! ```text
-//! reduce   acc op= src · out = a op b · out = s₀ op s₁ op …     sum prod min max
+//! reduce   acc op= src · out = a op b · out = s₀ op s₁ op …     sum prod min max and or
 //! subtract acc -= src · out = a - b
 //! step     one step of an optimiser with its state: momentum, AdaGrad, delay compensation
+//! quantize gradients in two bits, one bit, halves, bytes, or the largest only; with a residual
 //! scale    y += a·x · x *= a
+//! divide   x /= n, what makes a mean of a sum
 //! cast     any dtype to any other, rounded once
 //! rows     gather, scatter and scatter-add of whole rows by id
 //! strided  copies between any two layouts
@@ -19,6 +21,7 @@
 //! - Half types are computed in f32 and rounded to nearest even when stored.
 //! - Integers wrap around, in sums, products and whole-numbered factors alike.
 //! - A product and a sum are two roundings: nothing is fused, whatever the CPU offers.
+//! - And and or take the bits of integers; of floats they are 1 or 0, and NaN is not zero.
 //! - Min and max return NaN if either side is NaN, and count `-0.0` as smaller than `0.0`.
 //! - Which payload a NaN carries is not promised.
 //!
@@ -31,9 +34,11 @@
 mod byte_slices;
 mod cast;
 mod dispatch;
+mod divide;
 pub(crate) mod half_bits;
 pub(crate) mod lanes;
 mod number;
+pub mod quantize;
 mod reduce;
 mod rows;
 mod scale;
@@ -46,6 +51,7 @@ mod properties;
 
 pub use cast::{cast, cast_typed};
 pub use dispatch::{SimdLevel, simd_level};
+pub use divide::divide;
 pub use reduce::{ReduceOp, reduce_into, reduce_into_typed, reduce_many_into, reduce_pair_into, reduce_pair_into_typed};
 pub use rows::{RowLayout, gather_rows, scatter_add_rows, scatter_rows};
 pub use scale::{axpy, axpy_typed, scale, scale_typed};

@@ -16,6 +16,12 @@ pub(crate) trait Number: Copy + bytemuck::Pod {
     fn smaller(self, other: Self) -> Self;
     /// NaN if either is; `0.0` is above `-0.0`.
     fn larger(self, other: Self) -> Self;
+    /// The bits that both have; of floats, 1 if neither is zero.
+    fn both(self, other: Self) -> Self;
+    /// The bits that either has; of floats, 1 unless both are zero.
+    fn either(self, other: Self) -> Self;
+    /// Towards zero for integers; zero has no quotient, so the divisor must be another.
+    fn quotient(self, divisor: Self) -> Self;
 
     /// As Rust's `as`: nearest for floats, towards zero and saturating for integers.
     fn from_f64(number: f64) -> Self;
@@ -66,6 +72,18 @@ macro_rules! float_number {
                 if self == other { equal } else { ordered }
             }
             #[inline(always)]
+            fn both(self, other: Self) -> Self {
+                if self != 0.0 && other != 0.0 { 1.0 } else { 0.0 }
+            }
+            #[inline(always)]
+            fn either(self, other: Self) -> Self {
+                if self != 0.0 || other != 0.0 { 1.0 } else { 0.0 }
+            }
+            #[inline(always)]
+            fn quotient(self, divisor: Self) -> Self {
+                self / divisor
+            }
+            #[inline(always)]
             fn from_f64(number: f64) -> Self {
                 number as $T
             }
@@ -109,6 +127,18 @@ macro_rules! whole_number {
             #[inline(always)]
             fn larger(self, other: Self) -> Self {
                 if self > other { self } else { other }
+            }
+            #[inline(always)]
+            fn both(self, other: Self) -> Self {
+                self & other
+            }
+            #[inline(always)]
+            fn either(self, other: Self) -> Self {
+                self | other
+            }
+            #[inline(always)]
+            fn quotient(self, divisor: Self) -> Self {
+                self.wrapping_div(divisor)
             }
             #[inline(always)]
             fn from_f64(number: f64) -> Self {

@@ -25,11 +25,18 @@ pub enum ReduceOp {
     Min,
     /// The larger one.
     Max,
+    /// Their sum, here. Whoever knows how many there were divides it by them, once, with [`divide`](super::divide).
+    Mean,
+    /// The bits that both have; of floats, 1 if neither is zero, else 0.
+    And,
+    /// The bits that either has; of floats, 0 if both are zero, else 1.
+    Or,
 }
 
 impl ReduceOp {
     /// Every operation.
-    pub const ALL: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max];
+    pub const ALL: [ReduceOp; 7] =
+        [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max, ReduceOp::Mean, ReduceOp::And, ReduceOp::Or];
 
     /// As it is spelled in every binding.
     pub const fn name(self) -> &'static str {
@@ -38,6 +45,17 @@ impl ReduceOp {
             ReduceOp::Prod => "prod",
             ReduceOp::Min => "min",
             ReduceOp::Max => "max",
+            ReduceOp::Mean => "mean",
+            ReduceOp::And => "and",
+            ReduceOp::Or => "or",
+        }
+    }
+
+    /// Whether the order in which numbers of `dtype` are combined never shows in the result.
+    pub const fn is_exact(self, dtype: DType) -> bool {
+        match self {
+            ReduceOp::Min | ReduceOp::Max | ReduceOp::And | ReduceOp::Or => true,
+            ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Mean => !dtype.is_float(),
         }
     }
 }
@@ -187,29 +205,35 @@ fn change_by_halves<T: Element<Wide = f32>>(level: SimdLevel, op: Option<ReduceO
     let acc = bytemuck::cast_slice_mut(acc);
     change_by::<f32, T>(acc, src, |acc, src| match op {
         None => level.run(Widen { acc, src, op: Replace }),
-        Some(ReduceOp::Sum) => level.run(Widen { acc, src, op: Sum }),
+        Some(ReduceOp::Sum | ReduceOp::Mean) => level.run(Widen { acc, src, op: Sum }),
         Some(ReduceOp::Prod) => level.run(Widen { acc, src, op: Prod }),
         Some(ReduceOp::Min) => level.run(Widen { acc, src, op: Min }),
         Some(ReduceOp::Max) => level.run(Widen { acc, src, op: Max }),
+        Some(ReduceOp::And) => level.run(Widen { acc, src, op: And }),
+        Some(ReduceOp::Or) => level.run(Widen { acc, src, op: Or }),
     });
 }
 
 /// `acc op= src` for typed slices of equal length.
 pub(super) fn update<T: Element>(level: SimdLevel, op: ReduceOp, acc: &mut [T], src: &[T]) {
     match op {
-        ReduceOp::Sum => level.run(Update { acc, src, op: Sum }),
+        ReduceOp::Sum | ReduceOp::Mean => level.run(Update { acc, src, op: Sum }),
         ReduceOp::Prod => level.run(Update { acc, src, op: Prod }),
         ReduceOp::Min => level.run(Update { acc, src, op: Min }),
         ReduceOp::Max => level.run(Update { acc, src, op: Max }),
+        ReduceOp::And => level.run(Update { acc, src, op: And }),
+        ReduceOp::Or => level.run(Update { acc, src, op: Or }),
     }
 }
 
 fn combine<T: Element>(level: SimdLevel, op: ReduceOp, out: &mut [T], a: &[T], b: &[T]) {
     match op {
-        ReduceOp::Sum => level.run(Combine { out, a, b, op: Sum }),
+        ReduceOp::Sum | ReduceOp::Mean => level.run(Combine { out, a, b, op: Sum }),
         ReduceOp::Prod => level.run(Combine { out, a, b, op: Prod }),
         ReduceOp::Min => level.run(Combine { out, a, b, op: Min }),
         ReduceOp::Max => level.run(Combine { out, a, b, op: Max }),
+        ReduceOp::And => level.run(Combine { out, a, b, op: And }),
+        ReduceOp::Or => level.run(Combine { out, a, b, op: Or }),
     }
 }
 
@@ -308,4 +332,4 @@ macro_rules! number_ops {
         }
     )+};
 }
-number_ops!(Sum: sum, Prod: product, Min: smaller, Max: larger);
+number_ops!(Sum: sum, Prod: product, Min: smaller, Max: larger, And: both, Or: either);

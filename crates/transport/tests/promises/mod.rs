@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use syncline_transport::{Deadline, LinkError, OutFrame, TransportKind};
+use syncline_transport::{Deadline, LinkError, OutFrame, Sending, TransportKind};
 use syncline_wire::{Fingerprint, Flags, Kind};
 
 use crate::meeting::{MakePair, soon};
@@ -51,6 +51,26 @@ pub(crate) fn frames_arrive_whole_and_in_order(pair: MakePair) {
     drop(sender.join().unwrap());
 }
 
+pub(crate) fn what_is_offered_and_not_taken_may_follow_later(pair: MakePair) {
+    let (mut zero, mut one) = pair(EPOCH);
+    let body = pattern(LARGE, 2);
+    zero.sender().begin(&data(b"meta", &[]), LARGE as u64, soon()).unwrap();
+    // Nobody reads, so not all of it can go, and no more patience than this is spent.
+    let taken = zero.sender().offer(&body, Duration::from_millis(1)).unwrap();
+    assert!(taken < LARGE && (taken > 0) == zero.sender().takes_offers(), "{taken} bytes were taken");
+    let more = zero.sender().offer(&pattern(LARGE + 1, 2)[taken..], Duration::ZERO).unwrap_err();
+    assert!(matches!(more, LinkError::WrongLength { .. }), "{more:?}");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            zero.sender().piece(&body[taken..], soon()).unwrap();
+            zero.send(&data(b"next", &[]), soon()).unwrap();
+        });
+        let (head, got) = one.frame(soon()).unwrap();
+        assert!(head.meta == b"meta" && got == body);
+        assert_eq!(one.frame(soon()).unwrap().0.meta, b"next");
+    });
+}
+
 pub(crate) fn a_payload_may_be_made_while_it_is_sent(pair: MakePair) {
     let (mut zero, mut one) = pair(EPOCH);
     let body = pattern((3 << 20) + 5, 1);
@@ -77,6 +97,48 @@ pub(crate) fn a_payload_may_be_made_while_it_is_sent(pair: MakePair) {
     let error = one.frame(soon()).unwrap_err();
     assert!(is_gone(&error), "{error:?}");
     drop(sender.join().unwrap());
+}
+
+pub(crate) fn a_frame_may_go_bit_by_bit_while_its_sender_does_other_things(pair: MakePair) {
+    let (mut zero, mut one) = pair(EPOCH);
+    let sender = zero.sender();
+    let streams = sender.pollable().is_some();
+    let body = pattern(if streams { 30 << 20 } else { 4096 }, 3);
+    let pieces = [&body[..1000], &[], &body[1000..]];
+    let frame = data(b"meta", &pieces);
+    let mut sending = Sending::new();
+    let mut stalled = 0;
+    while !sender.advance(&frame, &mut sending).unwrap() {
+        stalled += 1;
+        if stalled == 1000 {
+            break; // nobody reads, so nothing more will ever go
+        }
+    }
+    assert_eq!((stalled == 1000, sending.has_begun()), (streams, true));
+    let reader = thread::spawn(move || (one.frame(soon()).unwrap(), one.frame(soon()).unwrap(), one));
+    let until = Instant::now() + Duration::from_secs(20);
+    while streams && !sender.advance(&frame, &mut sending).unwrap() {
+        assert!(Instant::now() < until, "{sending:?}");
+        thread::yield_now();
+    }
+    assert_eq!(sending.gone(), sending.whole());
+    let mut next = Sending::new();
+    while !sender.advance(&data(b"next", &[]), &mut next).unwrap() {}
+    let ((head, got), (second, _), one) = reader.join().unwrap();
+    assert!(head.meta == b"meta" && got == body && second.meta == b"next");
+
+    if streams {
+        let mut half = Sending::new();
+        while !half.has_begun() || half.gone() == half.whole() {
+            half = Sending::new();
+            assert!(!sender.advance(&frame, &mut half).unwrap() || half.gone() == half.whole());
+        }
+        let error = sender.send(&data(b"too early", &[]), soon()).unwrap_err();
+        assert!(matches!(error, LinkError::Broken { .. }), "{error:?}");
+    }
+    drop(one);
+    let error = (0..100_000).find_map(|_| sender.advance(&data(b"gone", &[]), &mut Sending::new()).err()).expect("it is noticed");
+    assert!(is_gone(&error) || streams, "{error:?}");
 }
 
 pub(crate) fn each_frame_carries_epoch_rank_and_operation(pair: MakePair) {

@@ -29,6 +29,24 @@ impl<'a> Value<'a> {
     }
 }
 
+/// The dtype and shape of a value that is a tensor and nothing else, from its meta alone; `None` if it is anything else.
+///
+/// The payload of such a value is exactly the tensor's numbers, so a receiver can read them to where they should be.
+pub fn lone_tensor(meta: &[u8]) -> Result<Option<(DType, Shape)>> {
+    let mut decoder = Decoder {
+        meta: Reader { part: "value", bytes: meta, at: 0 },
+        payload: Reader { part: "payload of the value", bytes: &[], at: 0 },
+        owed: 0,
+    };
+    let head = u64::from_le_bytes(decoder.meta.array()?);
+    if head as u8 != TENSOR {
+        return Ok(None);
+    }
+    let announced = decoder.announced_tensor(0, head >> 8)?;
+    decoder.meta.finish()?;
+    Ok(Some(announced))
+}
+
 struct Decoder<'a> {
     meta: Reader<'a>,
     payload: Reader<'a>,
@@ -142,6 +160,12 @@ impl<'a> Decoder<'a> {
     }
 
     fn tensor(&mut self, at: usize, argument: u64) -> Result<TensorValue<'a>> {
+        let (dtype, shape) = self.announced_tensor(at, argument)?;
+        let data = self.bulk(shape.byte_len(dtype) as u64)?;
+        TensorValue::new(dtype, shape, data)
+    }
+
+    fn announced_tensor(&mut self, at: usize, argument: u64) -> Result<(DType, Shape)> {
         let malformed = |cause| WireError::Malformed { part: "value", at: at as u64, cause };
         let dtype = DType::from_code(argument as u8).map_err(|_| malformed("there is no such dtype"))?;
         let axes = argument >> 8;
@@ -154,8 +178,7 @@ impl<'a> Decoder<'a> {
             *extent = usize::try_from(u64::from_le_bytes(self.meta.array()?)).map_err(|_| malformed("a tensor is larger than memory"))?;
         }
         let shape = Shape::new(dims).map_err(|_| malformed("a tensor is larger than memory"))?;
-        let data = self.bulk(shape.byte_len(dtype) as u64)?;
-        TensorValue::new(dtype, shape, data)
+        Ok((dtype, shape))
     }
 }
 

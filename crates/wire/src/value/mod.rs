@@ -26,6 +26,7 @@ use syncline_tensor::{DType, Shape};
 
 use crate::error::{Result, WireError};
 
+pub use decode::lone_tensor;
 pub use encode::EncodedValue;
 pub use layout::{ALIGNMENT, MAX_AXES, MAX_DEPTH, RAW_FROM};
 

@@ -1,6 +1,7 @@
 //! The protocol of the harness that measures Syncline beside its peers: `PB <workload> key=value …` lines.
 
 mod meeting;
+mod reduce;
 mod tables;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::print;
 
 const SETTINGS: &str = "\
 Workloads and their settings:
+  w1    all-reduce in place, the sum of f32      n= size= secs= zc=
   w2    add and get of a whole array             n= size= secs= mode= servers=
   w3    add and get of 1,000 random rows of 1,000,000 x 64
                                                  n= secs= mode= servers=
@@ -28,13 +30,14 @@ Workloads and their settings:
   size     bytes, or 4K, 1M                   (4K)
   secs     how long to measure                (1)
   mode     async, sync or staleness=K         (async)
+  zc       1: the arrays lie in shared memory (0)
   servers  processes that only hold tables    (0: the workers do)";
 
 /// `w4 n=2 what=barrier secs=1`
 #[derive(Debug, Args)]
 #[command(after_help = SETTINGS)]
 pub(crate) struct Options {
-    /// Which workload: w2, w3, w4 or w6; the others follow with the parts they measure
+    /// Which workload: w1, w2, w3, w4 or w6; the others follow with the parts they measure
     workload: String,
     /// key=value, as below; those of other workloads (p, c, where) are accepted and not used
     settings: Vec<String>,
@@ -55,6 +58,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         setting(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is no number")))
     };
     let (workload, workers) = match (options.workload.as_str(), setting("what")) {
+        ("w1", _) if setting("zc") == Some("1") => ("w1shared", 2.0),
+        ("w1", _) => ("w1", 2.0),
         ("w2", _) => ("w2", 1.0),
         ("w3", _) => ("w3", 1.0),
         ("w4", Some("pull")) => ("w4pull", 1.0),
@@ -79,6 +84,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 pub(crate) fn run_rank(options: &RankOptions) -> Result<(), String> {
     let session = Config::from_env().and_then(Session::open).map_err(|error| error.to_string())?;
     let measured = match options.workload.as_str() {
+        "w1" => reduce::all_reduce(&session, options, false),
+        "w1shared" => reduce::all_reduce(&session, options, true),
         "w2" => tables::dense(&session, options),
         "w3" => tables::rows(&session, options),
         "w4pull" => tables::pull(&session, options.secs),

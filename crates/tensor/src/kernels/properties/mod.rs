@@ -4,6 +4,7 @@
 //! generate and a failure prints all it takes to see it again.
 
 mod cast;
+mod divide;
 mod naive;
 mod reduce;
 mod rows;

@@ -14,6 +14,7 @@ pub(super) trait Naive: Element {
     fn minus(self, other: Self) -> Self;
     fn times(self, factor: f64) -> Self;
     fn plus_times(self, factor: f64, x: Self) -> Self;
+    fn over(self, count: u32) -> Self;
 }
 
 macro_rules! naive_float {
@@ -31,8 +32,10 @@ macro_rules! naive_float {
             }
             fn reduce(op: ReduceOp, a: Self, b: Self) -> Self {
                 match op {
-                    ReduceOp::Sum => a + b,
+                    ReduceOp::Sum | ReduceOp::Mean => a + b,
                     ReduceOp::Prod => a * b,
+                    ReduceOp::And => Self::from(a != 0.0 && b != 0.0),
+                    ReduceOp::Or => Self::from(a != 0.0 || b != 0.0),
                     _ if a.is_nan() || b.is_nan() => $T::NAN,
                     ReduceOp::Min => std::cmp::min_by(a, b, $T::total_cmp),
                     ReduceOp::Max => std::cmp::max_by(a, b, $T::total_cmp),
@@ -47,6 +50,9 @@ macro_rules! naive_float {
             fn plus_times(self, factor: f64, x: Self) -> Self {
                 let product = x * factor as $T;
                 self + product
+            }
+            fn over(self, count: u32) -> Self {
+                self / count as $T
             }
         }
     )+};
@@ -78,6 +84,9 @@ macro_rules! naive_half {
             fn plus_times(self, factor: f64, x: Self) -> Self {
                 $T::from_f32(self.to_f32().plus_times(factor, x.to_f32()))
             }
+            fn over(self, count: u32) -> Self {
+                $T::from_f32(self.to_f32() / count as f32)
+            }
         }
     )+};
 }
@@ -95,10 +104,12 @@ macro_rules! naive_whole {
             }
             fn reduce(op: ReduceOp, a: Self, b: Self) -> Self {
                 match op {
-                    ReduceOp::Sum => a.wrapping_add(b),
+                    ReduceOp::Sum | ReduceOp::Mean => a.wrapping_add(b),
                     ReduceOp::Prod => a.wrapping_mul(b),
                     ReduceOp::Min => a.min(b),
                     ReduceOp::Max => a.max(b),
+                    ReduceOp::And => a & b,
+                    ReduceOp::Or => a | b,
                 }
             }
             fn minus(self, other: Self) -> Self {
@@ -113,6 +124,9 @@ macro_rules! naive_whole {
             }
             fn plus_times(self, factor: f64, x: Self) -> Self {
                 self.wrapping_add(x.times(factor))
+            }
+            fn over(self, count: u32) -> Self {
+                (i128::from(self) / i128::from(count)) as $T
             }
         }
     )+};
