@@ -430,7 +430,7 @@ fn the_example_scripts_train_on_even_and_uneven_nodes() {
     assert_eq!(marked(&output, "worked").iter().filter(|line| fact(line, "sum") == "28").count(), 7, "{output}");
     assert_eq!(files_left(&slurm), "");
 
-    // As a user submits them, where the Python package is installed.
+    // As a user submits them (but for a shorter training), where the Python package is installed.
     let Some(python) = std::env::var_os("SYNCLINE_TEST_PYTHON").map(std::path::PathBuf::from) else {
         return println!("skipped: SYNCLINE_TEST_PYTHON names no interpreter");
     };
@@ -439,10 +439,11 @@ fn the_example_scripts_train_on_even_and_uneven_nodes() {
         return println!("skipped: {} has no syncline and scikit-learn", python.display());
     }
     let folder = python.parent().expect("a folder").display();
-    let path = [("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap_or_default()))];
-    let output = submit(&slurm, "train.sbatch", &path);
+    let path = ("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap_or_default()));
+    let few_epochs = ("PROGRAM", "python3 examples/python/digits.py --sync --epochs 20".to_owned());
+    let output = submit(&slurm, "train.sbatch", &[path.clone(), few_epochs]);
     assert!(output.contains("sync, 4 workers: test accuracy 0.9"), "{output}");
-    let output = submit(&slurm, "uneven.sbatch", &path);
+    let output = submit(&slurm, "uneven.sbatch", &[path]);
     assert!(output.contains("7 ranks on 1 host") && output.contains("a barrier of 7 takes"), "{output}");
     assert_eq!(files_left(&slurm), "");
 }

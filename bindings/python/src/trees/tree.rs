@@ -11,9 +11,9 @@ use syncline::{DType, Error, ReduceOp};
 use syncline_tensor::Shape;
 
 use super::{found, open};
+use crate::ipc::values::{Draft, to_python};
 use crate::memory::Lent;
 use crate::parental::Parental;
-use crate::ipc::values::{Draft, to_python};
 use crate::{errors, interrupt, job};
 
 /// Nodes, numbered from 1, that combine what they have. All of them make the same calls in the same order.
