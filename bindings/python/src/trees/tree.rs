@@ -345,7 +345,7 @@ fn listed<'py>(py: Python<'py>, all: Vec<syncline::Value<'static>>) -> PyResult<
 
 /// What travels, over the memory of the objects that were drafted.
 pub(super) fn message<'d>(py: Python<'_>, operation: &str, draft: &'d Draft) -> PyResult<syncline::Value<'d>> {
-    draft.value().map_err(|error| refused(py, &format!("{operation}: {error}")))
+    draft.laid_out().map_err(|error| refused(py, &format!("{operation}: {error}")))
 }
 
 pub(super) fn refused(py: Python<'_>, text: &str) -> PyErr {
