@@ -6,16 +6,33 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
-use syncline::{Error, ErrorKind, Who};
+use syncline::{Error, ErrorKind, Who, ipc};
 
 use crate::interrupt;
 
 /// The exception for `error`, with the culprit's rank, host and pid where they are known.
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
-    let class = match error.kind() {
-        ErrorKind::Interrupted => {
-            return interrupt::take_raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(error.to_string()));
-        }
+    if error.kind() == ErrorKind::Interrupted {
+        return interrupted(&error.to_string());
+    }
+    build(py, class_of(error.kind()), error.to_string(), error.who().map(Culprit::from))
+}
+
+/// The exception for an `error` between a server and a client, with the other side's host and pid where they are known.
+pub(crate) fn of_ipc(py: Python<'_>, error: &ipc::Error) -> PyErr {
+    if error.kind() == ErrorKind::Interrupted {
+        return interrupted(&error.to_string());
+    }
+    let whom = error.whom().map(|whom| Culprit { rank: None, host: whom.host.as_deref(), pid: whom.pid });
+    build(py, class_of(error.kind()), error.to_string(), whom)
+}
+
+fn interrupted(text: &str) -> PyErr {
+    interrupt::take_raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(text.to_owned()))
+}
+
+fn class_of(kind: ErrorKind) -> &'static str {
+    match kind {
         ErrorKind::PeerLost => "PeerLost",
         ErrorKind::Timeout => "Timeout",
         ErrorKind::ContractMismatch => "ContractMismatch",
@@ -27,8 +44,24 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
         ErrorKind::Forked => "ForkError",
         // `System`, and whatever a later version adds before this table learns its name.
         _ => "SynclineError",
-    };
-    build(py, class, error.to_string(), error.who())
+    }
+}
+
+/// Who is at fault, as far as that is known.
+struct Culprit<'a> {
+    rank: Option<u32>,
+    host: Option<&'a str>,
+    pid: Option<u32>,
+}
+
+impl<'a> From<&'a Who> for Culprit<'a> {
+    fn from(who: &'a Who) -> Culprit<'a> {
+        Culprit {
+            rank: Some(who.rank),
+            host: Some(who.host.as_str()).filter(|host| !host.is_empty()),
+            pid: Some(who.pid).filter(|pid| *pid != 0),
+        }
+    }
 }
 
 /// An exception of the named class for what only the Python side can know, such as a call before `init()`.
@@ -36,13 +69,13 @@ pub(crate) fn of_class(py: Python<'_>, class: &str, text: impl Into<String>) -> 
     build(py, class, text.into(), None)
 }
 
-fn build(py: Python<'_>, class: &str, text: String, who: Option<&Who>) -> PyErr {
+fn build(py: Python<'_>, class: &str, text: String, who: Option<Culprit<'_>>) -> PyErr {
     let made = || -> PyResult<PyErr> {
         let facts = PyDict::new(py);
         if let Some(who) = who {
             facts.set_item("rank", who.rank)?;
-            facts.set_item("host", (!who.host.is_empty()).then_some(&who.host))?;
-            facts.set_item("pid", (who.pid != 0).then_some(who.pid))?;
+            facts.set_item("host", who.host)?;
+            facts.set_item("pid", who.pid)?;
         }
         let class = classes(py)?.getattr(class)?.cast_into::<PyType>()?;
         Ok(PyErr::from_value(class.call((text,), Some(&facts))?))

@@ -10,6 +10,7 @@ mod dlpack;
 mod errors;
 mod exit;
 mod interrupt;
+mod ipc;
 mod job;
 mod log;
 mod memory;
@@ -27,6 +28,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::casts::cast;
+    #[pymodule_export]
+    use crate::ipc::{Client, Server, ServerClient, ipc_client, ipc_server};
     #[pymodule_export]
     use crate::job::{
         abort, barrier, forget_in_child, is_master_worker, is_open, local_rank, num_workers, open, rank, server_id, shutdown, size,

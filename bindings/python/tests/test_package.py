@@ -51,7 +51,7 @@ def test_making_a_table_is_what_loads_numpy(stage: Stage) -> None:
     assert ended.status == 0, ended
 
 
-@pytest.mark.parametrize("document", ["bindings/python/README.md", "docs/multiverso.md"])
+@pytest.mark.parametrize("document", ["bindings/python/README.md", "docs/multiverso.md", "docs/ipc.md"])
 def test_what_the_documents_tell_people_to_type_works(document: str) -> None:
     beside = str(Path(sys.executable).parent)
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

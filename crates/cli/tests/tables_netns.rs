@@ -11,6 +11,7 @@ use field::LIMIT;
 use field::hosts::{Addresses, Field, ready};
 use field::program::{Program, command, rank_words};
 use field::training;
+use syncline_testkit::ranks::eventually;
 use syncline_testkit::sim::Chance;
 use tables::verdict::{assert_exact, assert_told};
 use tables::{Mode, ORDER, Order, Victim};
@@ -40,6 +41,11 @@ impl Layout {
 
     /// Starts every rank where it belongs, and returns the workers, then the servers.
     fn start(&self, field: &Field, env: &[(&str, &str)]) -> (Vec<Program>, Vec<Program>) {
+        self.start_as(field, &rank_words(), env)
+    }
+
+    /// The same with another program for the workers.
+    fn start_as(&self, field: &Field, worker: &[String], env: &[(&str, &str)]) -> (Vec<Program>, Vec<Program>) {
         let world = (self.workers.len() + self.servers.len()).to_string();
         let meeting = field.rendezvous(self.workers[0]);
         let start = |rank: usize, host: usize, words: &[String], role: Option<&str>| {
@@ -52,7 +58,7 @@ impl Layout {
         };
         let role = (!self.servers.is_empty()).then_some("worker");
         let serve = [env!("CARGO_BIN_EXE_syncline"), "server"].map(str::to_owned);
-        let workers = self.workers.iter().enumerate().map(|(rank, host)| start(rank, *host, &rank_words(), role));
+        let workers = self.workers.iter().enumerate().map(|(rank, host)| start(rank, *host, worker, role));
         let workers: Vec<Program> = workers.collect();
         let servers = self.servers.iter().enumerate().map(|(place, host)| start(self.workers.len() + place, *host, &serve, Some("server")));
         (workers, servers.collect())
@@ -133,6 +139,49 @@ fn a_worker_killed_on_another_host_is_named_by_the_others() {
             let words: String = workers.iter().map(Program::transcript).collect();
             // Between hosts it is a broken connection that tells, and it has to be passed on.
             assert_told(&order, layout.workers(), std::time::Duration::from_secs(2), &format!("{mode}, {name}{words}\n"));
+        }
+    }
+}
+
+/// Adds and gets of one worker with a server on another host, beside the same bytes through a plain socket: between the same
+/// two hosts, and on the loopback of one. Run alone and by hand:
+/// `cargo test --release -p syncline-cli --test tables_netns throughput -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn throughput_between_two_hosts() {
+    if !ready() {
+        return;
+    }
+    const SECONDS: &str = "0.5";
+    const RUNS: &str = "3";
+    let layout = Layout { workers: &[1], servers: &[2] };
+    let bench = |words: &[&str]| -> Vec<String> {
+        [&[env!("CARGO_BIN_EXE_syncline"), "__bench"], words].concat().into_iter().map(str::to_owned).collect()
+    };
+    for megabytes in [16, 64] {
+        let size = (megabytes << 20).to_string();
+        for (transport, encrypt) in [("tcp", "off"), ("noise", "on")] {
+            for raw in ["between the hosts", "on loopback"] {
+                let field = Field::new(2, Addresses::V4);
+                let address = format!("{}:6006", field.address(2));
+                let echo = Program::start("echo on h2", command(&field.on(2, &bench(&["echo", &address, &size])), "", &[]));
+                eventually("the echo", LIMIT, || echo.transcript().contains("listening"));
+                let mut words = bench(&["table", "dense", &size, "1", "async", transport, SECONDS, RUNS]);
+                if raw == "between the hosts" {
+                    words.extend(["--echo".to_owned(), address.clone()]);
+                }
+                let (mut workers, mut servers) = layout.start_as(&field, &words, &[("SYNCLINE_ENCRYPT", encrypt)]);
+                workers.iter_mut().chain(&mut servers).for_each(|program| program.succeed(LIMIT));
+                let transcript = workers[0].transcript();
+                for run in transcript.lines().filter(|line| line.starts_with('{')) {
+                    let run: serde_json::Value = serde_json::from_str(run).expect("a run's figures");
+                    let rate = |name: &str| run[name].as_f64().expect("a number");
+                    let (table, plain) = (rate("loops_per_s"), rate("limit_loops_per_s"));
+                    let speed = |loops: f64| loops * 2.0 * f64::from(megabytes << 20) / 1e9;
+                    println!("{megabytes} MB {transport:5} {:.2} GB/s, raw {raw} {:.2}: {:.2}", speed(table), speed(plain), table / plain);
+                    assert_eq!(run["wrong"], 0);
+                }
+            }
         }
     }
 }

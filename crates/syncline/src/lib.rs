@@ -13,6 +13,7 @@
 
 mod config;
 mod error;
+pub mod ipc;
 mod session;
 mod tables;
 mod tree;

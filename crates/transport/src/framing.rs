@@ -52,6 +52,15 @@ pub(crate) trait Outlet: Send + 'static {
         None
     }
 
+    /// Whether [`write_offered`](Outlet::write_offered) ever takes anything.
+    const TAKES_OFFERS: bool = false;
+
+    /// Writes of a frame that was begun as much as goes with so much waiting; how much that was. For [`SendHalf::offer`].
+    fn write_offered(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, LinkError> {
+        let _ = (bytes, patience);
+        Ok(0)
+    }
+
     /// Tells the other side that half a frame is all that will come.
     fn abandon(&mut self);
 }
@@ -240,6 +249,24 @@ impl<O: Outlet> SendHalf for FrameWriter<O> {
 
     fn pollable(&self) -> Option<BorrowedFd<'_>> {
         self.outlet.pollable()
+    }
+
+    fn takes_offers(&self) -> bool {
+        O::TAKES_OFFERS
+    }
+
+    fn offer(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, LinkError> {
+        usable(&self.severer, &self.end)?;
+        let got = bytes.len() as u64;
+        if got > self.owed {
+            return Err(LinkError::WrongLength { expected: self.owed, got });
+        }
+        if self.begun.is_some() {
+            return Ok(0); // it moves at once, when it is complete
+        }
+        let taken = self.outlet.write_offered(bytes, patience).map_err(|error| self.stop(Stopped { error, half_written: true }))?;
+        self.owed -= taken as u64;
+        Ok(taken)
     }
 }
 

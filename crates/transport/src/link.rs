@@ -13,6 +13,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use syncline_metrics::LinkStats;
 use syncline_wire::{Fingerprint, Flags, FrameHeader, HEADER_LEN, Kind};
@@ -83,6 +84,15 @@ pub trait SendHalf: Send {
 
     /// A descriptor that becomes writable when more may go, where the transport has one.
     fn pollable(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether [`offer`](SendHalf::offer) may take anything.
+    fn takes_offers(&self) -> bool;
+
+    /// Sends as many of the next bytes of the frame that was begun as the transport takes while it is waited for no longer
+    /// than `patience` in all; how many. What it did not take must follow by [`piece`](SendHalf::piece).
+    ///
+    /// For a caller who wants its memory back soon and can keep a copy of the rest.
+    fn offer(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, LinkError>;
 }
 
 /// How much of a frame has gone; kept by a caller of [`SendHalf::advance`] from one call to the next.

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::io::ioctl_fionbio;
 use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown};
 use rustix::process::{Pid, getpid};
 
 use syncline_metrics::{Counter, LinkStats};
@@ -238,6 +238,28 @@ impl Outlet for SocketOutlet {
 
     fn pollable(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
+    }
+
+    const TAKES_OFFERS: bool = true;
+
+    fn write_offered(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, LinkError> {
+        let (mut written, mut patience) = (0, patience);
+        while written < bytes.len() {
+            match send(&self.socket, &bytes[written..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(sent) => written += sent,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let start = Instant::now();
+                    match Wait::counted(Deadline::after(patience), &self.stats.send_parks).ready(&self.socket, PollFlags::OUT) {
+                        Ok(()) => patience = patience.saturating_sub(start.elapsed()),
+                        Err(LinkError::Timeout { .. }) => break,
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(errno) => return Err(LinkError::from_errno(errno)),
+            }
+        }
+        Ok(written)
     }
 
     fn abandon(&mut self) {

@@ -14,6 +14,7 @@ macro_rules! promises {
             frames_arrive_whole_and_in_order,
             a_payload_may_be_made_while_it_is_sent,
             a_frame_may_go_bit_by_bit_while_its_sender_does_other_things,
+            what_is_offered_and_not_taken_may_follow_later,
             each_frame_carries_epoch_rank_and_operation,
             both_directions_work_at_once,
             an_empty_wait_ends_at_its_deadline_and_harms_nothing,

@@ -12,6 +12,7 @@ The same script runs alone, under ``syncline run -n 4``, under ``mpirun -np 4`` 
 Every wait ends: with its result, with the name of the process that is missing, or with Ctrl-C.
 """
 
+from syncline import ipc
 from syncline._errors import (
     AuthError,
     Closed,
@@ -74,6 +75,7 @@ __all__ = [
     "barrier",
     "empty_shared",
     "init",
+    "ipc",
     "is_master_worker",
     "load",
     "local_rank",

@@ -1,12 +1,16 @@
 //! What this machine allows: the same bytes moved by a plain loop, measured in the same run as links and tables.
 
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use syncline_tensor::DType;
 use syncline_tensor::kernels::{ReduceOp, RowLayout, gather_rows, reduce_into, scatter_add_rows};
+
+use crate::print;
 
 /// Bytes per second when one thread copies messages of `size` into shared slots and another copies them out.
 ///
@@ -111,6 +115,26 @@ pub(crate) fn echo(socket: &mut (impl Read + Write), bytes: &mut [u8]) -> Result
 pub(crate) fn answer_echo(mut socket: impl Read + Write, size: usize) {
     let mut bytes = vec![1u8; size];
     while socket.read_exact(&mut bytes).and_then(|()| socket.write_all(&bytes)).is_ok() {}
+}
+
+/// Where to listen, and how much comes at a time.
+#[derive(Debug, Args)]
+pub(crate) struct EchoOptions {
+    at: SocketAddr,
+    size: usize,
+}
+
+/// Answers everybody until this process is ended.
+pub(crate) fn run_echo(options: &EchoOptions) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("a plain socket at {}: {error}", options.at);
+    let listener = TcpListener::bind(options.at).map_err(failed)?;
+    print::line("listening");
+    let size = options.size;
+    loop {
+        let (socket, _) = listener.accept().map_err(failed)?;
+        socket.set_nodelay(true).map_err(failed)?;
+        std::thread::spawn(move || answer_echo(socket, size));
+    }
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub(crate) enum BenchRank {
     Table(table::RankOptions),
     /// A rank of `bench pb`
     Pb(pb::RankOptions),
+    /// Sends back what plain sockets bring: the other end of a raw measurement between hosts
+    Echo(limits::EchoOptions),
 }
 
 /// Runs a measurement and prints its table.
@@ -55,6 +57,7 @@ pub(crate) fn run_rank(rank: BenchRank) -> ExitCode {
         BenchRank::Link(options) => link::run_rank(&options),
         BenchRank::Table(options) => table::run_rank(&options),
         BenchRank::Pb(options) => pb::run_rank(&options),
+        BenchRank::Echo(options) => limits::run_echo(&options),
     };
     conclude(result)
 }

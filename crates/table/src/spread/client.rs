@@ -4,8 +4,9 @@
 //! and sent by the *courier*, a thread of the table; whoever comes next (a get, a flush) empties the queue first, so that a
 //! worker reads its own writes and nobody waits for the courier to wake up.
 //!
-//! Cost: an add that is not waited for copies its delta once, small ones into the socket, large ones into the queue, which
-//! holds one large delta at a time. A get writes each byte once, from the socket to its place, where rows are neighbours.
+//! Cost: an add that is not waited for copies its delta once: into the socket as far as that takes it about as fast as memory
+//! would, the rest into the queue, which holds one large delta at a time; adds over several servers, and those that are sealed
+//! (which takes longer than a copy), into the queue. A get writes each byte once, from the socket to its place, where rows are neighbours.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -17,13 +18,15 @@ use syncline_cluster::{Deadline, Error};
 use super::baton::{Baton, Held, NoTurn};
 use super::layout::Layout;
 use super::line::Line;
-use super::parts::{At, Member, Pairs, Parts, split};
+use super::parts::{At, Member, Pairs, Parts, Rest, split};
 use super::reach::{Places, Reach};
 use crate::share::{LaneInfo, Share};
 use crate::{AddOptions, Consistency};
 
 /// Adds up to this size go straight into the socket when the way is free.
 const SMALL: usize = 64 << 10;
+/// Waiting for the network longer than it takes to copy at this rate (bytes per microsecond) saves nothing.
+const COPIES: usize = 4000;
 /// What the queue holds besides one large delta.
 const QUEUED: usize = 4 << 20;
 
@@ -68,9 +71,16 @@ struct Queue {
 }
 
 struct QueuedAdd {
-    ids: Option<Vec<i64>>,
+    what: What,
     delta: Vec<u8>,
-    options: AddOptions,
+}
+
+/// What the bytes in the queue are.
+enum What {
+    /// A delta.
+    Add { ids: Option<Vec<i64>>, options: AddOptions },
+    /// The end of one that is under way to this part: nothing may overtake it.
+    Rest { part: usize },
 }
 
 impl Spread {
@@ -128,13 +138,19 @@ impl Spread {
             return settled;
         }
         let touched = split(&table.form.layout, &table.places.name, "add", ids, table.form.consistency != Consistency::Async)?.len();
-        if delta.len() <= SMALL
-            && touched <= 1
+        if touched <= 1
             && let Some(mut parts) = table.parts.try_take()
             && table.queue().adds.is_empty()
         {
             parts.surface(by)?;
-            return parts.add(ids, delta, options, by);
+            if delta.len() <= SMALL {
+                return parts.add(ids, delta, options, by);
+            }
+            let patience = Duration::from_micros((delta.len() / COPIES) as u64);
+            if let Some(rest) = parts.add_some(ids, delta, options, patience, by)? {
+                table.keep_rest(rest, delta); // before anybody else gets the parts
+                return Ok(());
+            }
         }
         table.enqueue(delta, ids, options, by)
     }
@@ -311,10 +327,26 @@ impl Table {
         drop(queue); // copying takes a while; this thread's next add cannot overtake it, and those of others have no order
         copy.clear();
         copy.extend_from_slice(delta);
-        let add = QueuedAdd { ids: ids.map(<[i64]>::to_vec), delta: copy, options: *options };
-        self.queue().adds.push_back(add);
+        let what = What::Add { ids: ids.map(<[i64]>::to_vec), options: *options };
+        self.queue().adds.push_back(QueuedAdd { what, delta: copy });
         self.changed.notify_all();
         Ok(())
+    }
+
+    /// Copies what the network has not taken to the front of the queue.
+    fn keep_rest(&self, rest: Rest, delta: &[u8]) {
+        let bytes = &delta[rest.bytes];
+        if bytes.is_empty() {
+            return;
+        }
+        let mut queue = self.queue();
+        queue.bytes += bytes.len();
+        let mut copy = std::mem::take(&mut queue.spare);
+        drop(queue);
+        copy.clear();
+        copy.extend_from_slice(bytes);
+        self.queue().adds.push_front(QueuedAdd { what: What::Rest { part: rest.part }, delta: copy });
+        self.changed.notify_all();
     }
 
     /// Sends what is queued, in order.
@@ -324,7 +356,11 @@ impl Table {
             let Some(add) = queue.adds.pop_front() else { return };
             let hopeful = queue.failed.is_none();
             drop(queue);
-            let sent = if hopeful { parts.add(add.ids.as_deref(), &add.delta, &add.options, by) } else { Ok(()) };
+            let sent = match &add.what {
+                What::Rest { part } => parts.add_rest(*part, &add.delta, by),
+                What::Add { ids, options } if hopeful => parts.add(ids.as_deref(), &add.delta, options, by),
+                What::Add { .. } => Ok(()),
+            };
             let mut queue = self.queue();
             if let Err(error) = sent {
                 queue.failed = Some(error);

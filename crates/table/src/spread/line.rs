@@ -19,7 +19,7 @@ const MOST_QUIET: usize = 64;
 /// A server that gives up at the caller's deadline has more to tell than our own impatience: its word may come so much later.
 const LAST_WORD: Duration = Duration::from_millis(300);
 
-/// How much longer the rest of a reply may take.
+/// How much longer the rest of a reply, or of a request, may take.
 const REST: Duration = Duration::from_secs(2);
 
 /// What the next reply is for.
@@ -66,6 +66,48 @@ impl Line {
             self.receive_one(request.name(), reach, by)?;
         }
         self.send(request, Expected::Quiet(add), payload, reach, by)
+    }
+
+    /// Whether [`offer`](Line::offer) may be worth a try.
+    pub(crate) fn takes_offers(&self) -> bool {
+        self.send.takes_offers()
+    }
+
+    /// As [`tell`](Line::tell), but of `large`, behind the payload, only what the network takes while it is waited for no longer
+    /// than `patience`; how much that was. The [`rest`](Line::rest) must go before anything else.
+    #[expect(clippy::too_many_arguments, reason = "those of `tell`, and two more")]
+    pub(crate) fn offer(
+        &mut self,
+        request: &Request,
+        add: Option<u64>,
+        payload: &[u8],
+        large: &[u8],
+        patience: Duration,
+        reach: &dyn Reach,
+        by: Deadline,
+    ) -> Result<usize, Error> {
+        while self.expected.len() >= MOST_QUIET {
+            self.receive_one(request.name(), reach, by)?;
+        }
+        self.check()?;
+        let (meta, started) = (request.encode(), Instant::now());
+        let payload = [payload];
+        let frame =
+            OutFrame { sequence: self.next, fingerprint: self.table, meta: &meta, payload: &payload, ..OutFrame::new(Kind::TABLE_REQUEST) };
+        let total = frame.payload_len() + large.len() as u64;
+        let begun = self.send.begin(&frame, total, by);
+        begun.map_err(|error| self.failed(request.name(), started, &error, reach))?;
+        self.next += 1;
+        self.expected.push_back(Expected::Quiet(add));
+        self.send.offer(large, patience).map_err(|error| self.failed(request.name(), started, &error, reach))
+    }
+
+    /// Sends what was left of an [`offer`](Line::offer).
+    pub(crate) fn rest(&mut self, operation: &str, bytes: &[u8], reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+        self.check()?;
+        let started = Instant::now();
+        // As with half a reply: a link that is left in the middle of a request is lost.
+        self.send.piece(bytes, by.extended(REST)).map_err(|error| self.failed(operation, started, &error, reach))
     }
 
     /// Sends a request; [`reply`](Line::reply) brings its answer.

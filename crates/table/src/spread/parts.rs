@@ -1,11 +1,12 @@
 //! All parts of one table as one worker reaches them, and what is done to them one operation at a time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error};
 
 use super::estate::wait_for_verdicts;
-use super::layout::{Layout, Piece};
+use super::layout::{Layout, Piece, Places};
 use super::line::Line;
 use super::messages::{Hold, Reply, Request};
 use super::moving::{
@@ -73,6 +74,45 @@ impl Parts {
             [] => Ok(()),
             [piece] => self.add_to_one(piece, delta, options, by),
             _ => self.add_to_several(&pieces, delta, options, by),
+        }
+    }
+
+    /// Adds to one part elsewhere what its link takes at once. The place of the rest, which must be [sent](Parts::add_rest) before
+    /// anything else is done, or `None` when this is not the way to make this add (nothing has happened then).
+    pub(crate) fn add_some(
+        &mut self,
+        ids: Option<&[i64]>,
+        delta: &[u8],
+        options: &AddOptions,
+        patience_with_link: Duration,
+        by: Deadline,
+    ) -> Result<Option<Rest>, Error> {
+        if self.broken.is_some() || self.finished {
+            return Ok(None);
+        }
+        let pieces = self.pieces("add", ids, self.ticks)?;
+        let [piece @ Piece { part, places: Places::Run(run), .. }] = &pieces[..] else { return Ok(None) };
+        if !matches!(&self.members[*part].at, At::There(line) if line.takes_offers()) {
+            return Ok(None);
+        }
+        self.forsake();
+        self.let_earlier_adds_arrive(&pieces, by)?;
+        let bytes = run.start * self.row_bytes..run.end * self.row_bytes;
+        let member = &mut self.members[*part];
+        let At::There(line) = &mut member.at else { return Ok(None) };
+        let sequence = member.made + 1;
+        let request = Request::Add { sequence, rows: rows(piece), options: *options, hold: None, patience: patience(by) };
+        let (small, large) = (id_bytes(piece), &delta[bytes.clone()]);
+        let taken = line.offer(&request, Some(sequence), &small, large, patience_with_link, &*self.reach, by)?;
+        member.made = sequence;
+        Ok(Some(Rest { part: *part, bytes: bytes.start + taken..bytes.end }))
+    }
+
+    /// Sends what was left of an add.
+    pub(crate) fn add_rest(&mut self, part: usize, bytes: &[u8], by: Deadline) -> Result<(), Error> {
+        match &mut self.members[part].at {
+            At::There(line) => line.rest("add", bytes, &*self.reach, by),
+            At::Here(_) => Ok(()),
         }
     }
 
@@ -481,6 +521,12 @@ impl Parts {
             }
         }
     }
+}
+
+/// What is left of an add: these bytes of its delta, for this part.
+pub(crate) struct Rest {
+    pub(crate) part: usize,
+    pub(crate) bytes: std::ops::Range<usize>,
 }
 
 /// An error and the part that it struck.

@@ -1,7 +1,8 @@
 //! A share's service for one worker of another neighbourhood: one thread, one link, requests in order.
 //!
 //! What arrives is staged with the socket read straight into the share's memory; what is asked for is sent while it is
-//! read. A request that makes no sense is answered with a refusal and changes nothing. When the link ends, the worker's
+//! read. An add is applied when nothing else has arrived: the get that usually follows does it while it answers, in one
+//! pass over the table instead of two. A request that makes no sense is answered with a refusal and changes nothing. When the link ends, the worker's
 //! estate is settled (see [`estate`](super::estate)).
 //!
 //! Cost: one thread per remote worker and table, asleep in the kernel between requests; 256 KiB of buffer while it answers.
@@ -72,7 +73,7 @@ impl Service {
     pub(crate) fn serve(&self, link: Link) {
         let (send, recv) = link.split();
         let ward = Ward::new(self.share.published(self.worker));
-        let mut session = Session { service: self, send, recv, ward };
+        let mut session = Session { service: self, send, recv, ward, unapplied: None };
         let goodbye = session.run();
         let held = session.ward.held();
         drop(session);
@@ -91,6 +92,8 @@ struct Session<'a> {
     send: Box<dyn SendHalf>,
     recv: Box<dyn RecvHalf>,
     ward: Ward,
+    /// The last add, as long as nobody has looked whether it is applied.
+    unapplied: Option<u64>,
 }
 
 impl Session<'_> {
@@ -98,8 +101,13 @@ impl Session<'_> {
     fn run(&mut self) -> bool {
         loop {
             // The link is severed when the worker dies or this process leaves, so this wait ends.
-            let head = match self.recv.head(Deadline::never()) {
+            let by = if self.unapplied.is_some() { Deadline::after(Duration::ZERO) } else { Deadline::never() };
+            let head = match self.recv.head(by) {
                 Ok(head) => head,
+                Err(LinkError::Timeout { .. }) => {
+                    self.apply();
+                    continue;
+                }
                 Err(LinkError::StaleEpoch { .. }) => continue,
                 Err(error) => {
                     tracing::debug!("{}: the link with worker {} ended: {error}", self.service.places.name, self.service.worker);
@@ -145,8 +153,8 @@ impl Session<'_> {
                 Answer::Go => {
                     share.publish(worker, sequence)?;
                     self.ward.counted(sequence);
+                    self.unapplied = Some(sequence);
                     self.reply(head, &Reply::Done)?;
-                    self.apply(sequence);
                     return Ok(());
                 }
                 Answer::Repeated => {}
@@ -242,18 +250,17 @@ impl Session<'_> {
             None => {
                 share.publish(worker, sequence)?;
                 self.ward.counted(sequence);
+                self.unapplied = Some(sequence);
             }
         }
-        self.reply(head, &done)?;
-        if hold.is_none() {
-            self.apply(sequence);
-        }
-        Ok(())
+        Ok(self.reply(head, &done)?)
     }
 
-    /// Does now, while the worker reads the reply, what its next get would wait for.
-    fn apply(&self, sequence: u64) {
-        if self.service.eager {
+    /// Does now, while the worker asks for nothing, what its next get would wait for.
+    fn apply(&mut self) {
+        if let Some(sequence) = self.unapplied.take()
+            && self.service.eager
+        {
             // A failure shows again, to somebody who waits.
             let _ = self.service.share.settle(self.service.worker, sequence, Deadline::after(self.service.reach.timeout()));
         }

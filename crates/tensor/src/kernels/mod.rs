@@ -7,6 +7,7 @@
 //! reduce   acc op= src · out = a op b · out = s₀ op s₁ op …     sum prod min max and or
 //! subtract acc -= src · out = a - b
 //! step     one step of an optimiser with its state: momentum, AdaGrad, delay compensation
+//! quantize gradients in two bits, one bit, halves, bytes, or the largest only; with a residual
 //! scale    y += a·x · x *= a
 //! divide   x /= n, what makes a mean of a sum
 //! cast     any dtype to any other, rounded once
@@ -37,6 +38,7 @@ mod divide;
 pub(crate) mod half_bits;
 pub(crate) mod lanes;
 mod number;
+pub mod quantize;
 mod reduce;
 mod rows;
 mod scale;

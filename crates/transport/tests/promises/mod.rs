@@ -51,6 +51,26 @@ pub(crate) fn frames_arrive_whole_and_in_order(pair: MakePair) {
     drop(sender.join().unwrap());
 }
 
+pub(crate) fn what_is_offered_and_not_taken_may_follow_later(pair: MakePair) {
+    let (mut zero, mut one) = pair(EPOCH);
+    let body = pattern(LARGE, 2);
+    zero.sender().begin(&data(b"meta", &[]), LARGE as u64, soon()).unwrap();
+    // Nobody reads, so not all of it can go, and no more patience than this is spent.
+    let taken = zero.sender().offer(&body, Duration::from_millis(1)).unwrap();
+    assert!(taken < LARGE && (taken > 0) == zero.sender().takes_offers(), "{taken} bytes were taken");
+    let more = zero.sender().offer(&pattern(LARGE + 1, 2)[taken..], Duration::ZERO).unwrap_err();
+    assert!(matches!(more, LinkError::WrongLength { .. }), "{more:?}");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            zero.sender().piece(&body[taken..], soon()).unwrap();
+            zero.send(&data(b"next", &[]), soon()).unwrap();
+        });
+        let (head, got) = one.frame(soon()).unwrap();
+        assert!(head.meta == b"meta" && got == body);
+        assert_eq!(one.frame(soon()).unwrap().0.meta, b"next");
+    });
+}
+
 pub(crate) fn a_payload_may_be_made_while_it_is_sent(pair: MakePair) {
     let (mut zero, mut one) = pair(EPOCH);
     let body = pattern((3 << 20) + 5, 1);

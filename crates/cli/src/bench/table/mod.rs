@@ -28,7 +28,8 @@ Columns:
   algbw     2 x size / time: what one worker sees
   busbw     2 x size x loops/s: what all move together
   limit     the same by plain loops of all workers at once: `a += b` and a copy on private
-            memory (shm), the bytes there and back through a plain socket (unix, tcp, noise)
+            memory (shm), the bytes there and back through one plain socket (unix, tcp, noise):
+            one blocking write and one blocking read of the size on each side, not encrypted
   #wrong    values that are not the sum of the adds that were made
 
 With unix, tcp and noise every process counts as a host of its own: without servers, each of

@@ -1,7 +1,7 @@
 //! One setting of `bench table`: its processes, what they do, and what they hand back.
 
 use std::fmt;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use clap::{Args, ValueEnum};
@@ -110,6 +110,9 @@ pub(crate) struct RankOptions {
     transport: String,
     secs: f64,
     runs: usize,
+    /// Where a plain socket is answered (`__bench echo`) whose bytes go the same way as the table's; else this process answers itself
+    #[arg(long)]
+    echo: Option<SocketAddr>,
 }
 
 /// One worker's figures of one run.
@@ -171,13 +174,18 @@ fn plain_loop(options: &RankOptions, workers: usize) -> Result<Box<dyn FnMut() -
             Box::new(move || limits::echo(&mut near, &mut bytes))
         }
         _ => {
-            let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
-            let mut near = TcpStream::connect(listener.local_addr().map_err(failed)?).map_err(failed)?;
-            let (far, _) = listener.accept().map_err(failed)?;
-            for socket in [&near, &far] {
-                socket.set_nodelay(true).map_err(failed)?;
-            }
-            std::thread::spawn(move || limits::answer_echo(far, size));
+            let mut near = match options.echo {
+                Some(address) => TcpStream::connect(address).map_err(failed)?,
+                None => {
+                    let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+                    let near = TcpStream::connect(listener.local_addr().map_err(failed)?).map_err(failed)?;
+                    let (far, _) = listener.accept().map_err(failed)?;
+                    far.set_nodelay(true).map_err(failed)?;
+                    std::thread::spawn(move || limits::answer_echo(far, size));
+                    near
+                }
+            };
+            near.set_nodelay(true).map_err(failed)?;
             let mut bytes = vec![1; size];
             Box::new(move || limits::echo(&mut near, &mut bytes))
         }

@@ -1,0 +1,43 @@
+//! Programs that talk to each other without being ranks of a job: torch-ipc's server and client.
+//!
+//! ```text
+//!   Server ── porter thread: door, token ──▶ lobby ── clients(n, …) ──▶ the clients it knows, by id and tag
+//!     │ broadcast, recv_any: one loop over all of them                     ▲
+//!     └ Peer: send, recv, tag, id ◀── ordered messages ──▶ Client ─────────┘
+//! ```
+//! A message is a [`Value`]: nil, numbers, text, lists, maps, tensors of any size. It arrives whole, in order, or
+//! as an error that says whom it was to come from; a tensor can be received into memory that is already there.
+//! ```
+//! use syncline_ipc::{Client, Options, Place, Server, Value};
+//!
+//! let options = Options::with_token("a secret of these two");
+//! let server = Server::open(&Place::tcp("127.0.0.1", 0), &options)?;
+//! let client = Client::connect(&server.place(), &options)?;
+//! client.send(&Value::from("ping"))?;
+//! let served = server.clients(1, |peer| {
+//!     assert_eq!(peer.recv()?, Value::from("ping"));
+//!     peer.send(&Value::from("pong"))
+//! })?;
+//! assert_eq!((served, client.recv()?), (1, Value::from("pong")));
+//! # Ok::<(), syncline_ipc::Error>(())
+//! ```
+//! Nobody gets in without the token (see [`Options`]), and nothing that arrives is ever executed.
+#![forbid(unsafe_code)]
+
+mod client;
+mod connection;
+mod error;
+mod hello;
+mod options;
+mod place;
+mod server;
+
+pub use client::Client;
+pub use connection::{NetStats, Traffic};
+pub use error::{Error, Whom};
+pub use options::Options;
+pub use place::Place;
+pub use server::{Order, Peer, Server};
+pub use syncline_cluster::{Deadline, ErrorKind};
+pub use syncline_tensor::{DType, Shape, TensorView, TensorViewMut};
+pub use syncline_wire::{TensorValue, Value, WireError};
