@@ -5,8 +5,10 @@
 //! way the numbers travel.
 #![forbid(unsafe_code)]
 
+mod aggregate;
 mod call;
 mod engine;
+mod finding;
 #[allow(dead_code, reason = "the engine comes next")]
 mod hosts;
 mod leaves;
@@ -15,6 +17,7 @@ mod memory;
 pub mod plan;
 mod stats;
 
+pub use aggregate::Aggregates;
 pub use call::How;
 pub use engine::{Collectives, Merge, Pending};
 pub use leaves::Leaf;

@@ -174,14 +174,14 @@ impl Segment {
         Ok(())
     }
 
-    /// Where in its file it begins.
-    pub(crate) fn place_in_file(&self) -> u64 {
-        self.at
-    }
-
     /// Maps pages that somebody has reserved here too, so that no later access stops for them.
     pub fn populate(&self, offset: usize, len: usize) {
         self.map.populate(offset, len);
+    }
+
+    /// Where in its file it begins.
+    pub(crate) fn place_in_file(&self) -> u64 {
+        self.at
     }
 
     /// The descriptor of the whole file, to hand to other processes (see [`crate::fdpass`]).
