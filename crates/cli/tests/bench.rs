@@ -145,7 +145,9 @@ fn every_collective_operation_is_measured_with_nothing_wrong() {
 
 #[test]
 fn other_numbers_and_shared_arrays_are_measured_too() {
-    for (dtype, redop) in [("bfloat16", "mean"), ("float16", "prod"), ("int8", "or"), ("int64", "min"), ("float64", "and"), ("uint8", "max")] {
+    for (dtype, redop) in
+        [("bfloat16", "mean"), ("float16", "prod"), ("int8", "or"), ("int64", "min"), ("float64", "and"), ("uint8", "max")]
+    {
         let rows = collective(&["--op", "allreduce,reduce_scatter", "--sizes", "4K", "--dtype", dtype, "--redop", redop, "--shared"]);
         assert_eq!((rows.len(), &rows[0]["dtype"], &rows[1]["redop"]), (2, &dtype.into(), &redop.into()));
     }

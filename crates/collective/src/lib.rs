@@ -5,14 +5,19 @@
 //! way the numbers travel.
 #![forbid(unsafe_code)]
 
+mod aggregate;
 mod call;
 mod engine;
+mod finding;
+#[allow(dead_code, reason = "the engine comes next")]
+mod hosts;
 mod leaves;
 mod links;
 mod memory;
 pub mod plan;
 mod stats;
 
+pub use aggregate::Aggregates;
 pub use call::How;
 pub use engine::{Collectives, Merge, Pending};
 pub use leaves::Leaf;

@@ -141,6 +141,12 @@ fn messages_of_any_client_come_with_their_sender_and_everybody_has_a_turn() {
         assert_eq!(seen, (0..10).collect::<Vec<_>>(), "one message each before anybody's second");
     }
     assert!(clients.iter().all(|client| client.recv().unwrap() == text("thanks")));
+    for number in 0..20 {
+        clients[3].send(&Value::Int(number)).unwrap();
+    }
+    assert_eq!(server.recv_any(None).unwrap().0, Value::Int(0));
+    clients[7].send(&text("a word in between")).unwrap();
+    assert_eq!(server.recv_any(None).unwrap().0, text("a word in between"), "who talks much is not heard alone");
 }
 
 #[test]

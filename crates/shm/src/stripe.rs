@@ -48,11 +48,19 @@ impl StripeWord {
         taken.map(drop).map_err(|now| busy(now).unwrap_or(Busy { hand }))
     }
 
-    /// Lets go: what was changed is visible to whoever takes or reads the stripe next.
+    /// Lets go: what was changed is visible to whoever takes or reads the stripe next. Returns what the word says then.
     #[inline]
-    pub fn let_go(&self) {
+    pub fn let_go(&self) -> u64 {
         let held = self.0.load(Ordering::Relaxed);
-        self.0.store((held & !HAND).wrapping_add(ONE_CHANGE), Ordering::Release);
+        let free = (held & !HAND).wrapping_add(ONE_CHANGE);
+        self.0.store(free, Ordering::Release);
+        free
+    }
+
+    /// Whether the word still says what [`let_go`](StripeWord::let_go) left: nobody has taken the stripe since.
+    #[inline]
+    pub fn is_as_left(&self, left: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == left
     }
 
     /// Takes the stripe over from a hand whose process is dead. False when somebody else did, or it is free.

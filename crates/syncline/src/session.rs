@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Group, Job, Lane, Role, Topology};
-use syncline_collective::{Collectives, PlanSettings};
+use syncline_collective::{Aggregates, Collectives, PlanSettings};
 use syncline_table::{SharedArray, Spec, Table, Tables};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
@@ -26,6 +26,7 @@ pub struct Session {
     plan: PlanSettings,
     /// By group: the calls of one are counted together, whoever makes them.
     collectives: Mutex<HashMap<Group, Collectives>>,
+    aggregates: Aggregates,
 }
 
 impl Session {
@@ -44,7 +45,7 @@ impl Session {
     pub fn open_by(config: Config, deadline: Deadline) -> Result<Session, Error> {
         let job = Arc::new(Job::join(&config.launch, &config.settings, deadline)?);
         let tables = Tables::new(Arc::clone(&job));
-        Ok(Session { tables, job, sync: config.sync, plan: config.plan, collectives: Mutex::default() })
+        Ok(Session { tables, job, sync: config.sync, plan: config.plan, collectives: Mutex::default(), aggregates: Aggregates::default() })
     }
 
     /// Coordinates the job that `config` describes without being a rank of it, until everybody has left: what a DMLC
@@ -185,7 +186,7 @@ impl Session {
 
     /// Combines raw bytes of `dtype` over all workers, in place and in order of worker; no server takes part.
     pub fn aggregate_bytes(&self, array: &mut [u8], dtype: DType, op: ReduceOp, deadline: Deadline) -> Result<(), Error> {
-        Ok(self.tables.aggregate(array, dtype, op, deadline)?)
+        Ok(self.aggregates.run(&self.job, array, dtype, op, deadline)?)
     }
 
     /// An array of `bytes` zero bytes that tables take as it is, where others are copied before they count.

@@ -5,7 +5,7 @@ mod thread_jobs;
 use std::time::Duration;
 
 use syncline::{DType, Deadline, Error, ErrorKind, ReduceOp, Session};
-use syncline_tensor::kernels::reduce_many_into;
+use syncline_tensor::kernels::{divide, reduce_many_into};
 use syncline_testkit::sim::Chance;
 use thread_jobs::{APART, MANNERS, TOGETHER, by, job_in, mortal_job};
 
@@ -32,6 +32,9 @@ fn expected(workers: u32, dtype: DType, op: ReduceOp, elements: usize) -> Vec<u8
     let all: Vec<Vec<u8>> = (0..workers).map(|worker| contribution(worker, dtype, elements)).collect();
     let mut out = vec![0; elements * dtype.size()];
     reduce_many_into(op, dtype, &mut out, &all.iter().map(Vec::as_slice).collect::<Vec<_>>()).expect("equal lengths");
+    if op == ReduceOp::Mean {
+        divide(dtype, &mut out, workers).expect("whole numbers");
+    }
     out
 }
 

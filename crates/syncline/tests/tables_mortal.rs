@@ -15,9 +15,12 @@ use syncline_testkit::ranks::Process;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const ADDS: u64 = 3;
-/// Two blocks and a bit of i64.
-const SIZE: u64 = 2100;
 const ROWS: [i64; 4] = [5, 0, 5, 29];
+
+/// Numbers of an array: two blocks and a bit of i64, or so few that they are added without a detour.
+fn size(kind: &str) -> usize {
+    if kind.ends_with("small") { 700 } else { 2100 }
+}
 
 fn by() -> Deadline {
     Deadline::after(Duration::from_secs(20))
@@ -25,13 +28,13 @@ fn by() -> Deadline {
 
 fn add(session: &Session, table: &Table, kind: &str) {
     if kind.ends_with("lent") {
-        let mut delta = session.empty_shared(SIZE as usize * 8).expect("memory");
+        let mut delta = session.empty_shared(size(kind) * 8).expect("memory");
         bytemuck::cast_slice_mut(delta.bytes_mut()).fill(1_i64);
         table.add(delta.bytes(), None, &AddOptions::default(), false, by()).expect("added");
         bytemuck::cast_slice_mut(delta.bytes_mut()).fill(-77_i64); // nobody looks at it any more
         return;
     }
-    let (delta, rows) = if kind.ends_with("rows") { (vec![1_i64; 4 * 70], Some(&ROWS[..])) } else { (vec![1; SIZE as usize], None) };
+    let (delta, rows) = if kind.ends_with("rows") { (vec![1_i64; 4 * 70], Some(&ROWS[..])) } else { (vec![1; size(kind)], None) };
     table.add(bytemuck::cast_slice(&delta), rows, &AddOptions::default(), false, by()).expect("added");
 }
 
@@ -41,7 +44,7 @@ fn spec(kind: &str) -> Spec {
         _ if kind.starts_with("bounded") => Consistency::Bounded(1000),
         _ => Consistency::Async,
     };
-    let spec = if kind.ends_with("rows") { Spec::matrix(30, 70) } else { Spec::array(SIZE) };
+    let spec = if kind.ends_with("rows") { Spec::matrix(30, 70) } else { Spec::array(size(kind) as u64) };
     let updater = if kind.contains("minus") { Updater::Sgd } else { Updater::Add };
     spec.with_dtype(DType::I64).with_consistency(consistency).with_updater(updater)
 }
@@ -60,7 +63,7 @@ fn worker() {
             if kind.starts_with("sync") {
                 // Fetching makes this worker apply rounds, and die in the middle of them.
                 writeln!(out, "published {number}").expect("a pipe");
-                table.get(&mut vec![0; SIZE as usize * 8], None, by()).expect("fetched");
+                table.get(&mut vec![0; size(&kind) * 8], None, by()).expect("fetched");
             }
             writeln!(out, "added {number}").expect("a pipe");
         }
@@ -73,12 +76,12 @@ fn worker() {
     // In sync mode this worker's own rounds carry nothing, so that only the other's adds show.
     if kind.starts_with("sync") {
         for _ in 0..ADDS {
-            let (delta, rows) = if kind.ends_with("rows") { (Vec::new(), Some(&[][..])) } else { (vec![0_u8; SIZE as usize * 8], None) };
+            let (delta, rows) = if kind.ends_with("rows") { (Vec::new(), Some(&[][..])) } else { (vec![0_u8; size(&kind) * 8], None) };
             table.add(&delta, rows, &AddOptions::default(), false, by()).expect("added");
         }
     }
     // The barrier flushes, and with continue it waits for the other's end or arrival.
-    let mut values = vec![0_i64; SIZE as usize];
+    let mut values = vec![0_i64; size(&kind)];
     let mut last = Vec::new();
     loop {
         table.get(bytemuck::cast_slice_mut(&mut values), None, by()).expect("fetched");
@@ -152,6 +155,11 @@ fn every_moment(kind: &str) {
 #[test]
 fn async_arrays() {
     every_moment("async");
+}
+
+#[test]
+fn small_async_arrays() {
+    every_moment("async-small");
 }
 
 #[test]

@@ -4,7 +4,6 @@
 //! dtype; the facade and the bindings give them types.
 #![forbid(unsafe_code)]
 
-mod aggregate;
 mod arrays;
 mod caretaker;
 pub mod checkpoint;

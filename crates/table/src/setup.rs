@@ -262,7 +262,7 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
 }
 
 /// Waits until `owner` has claimed the memory under `key`.
-pub(crate) fn find(
+fn find(
     job: &Job,
     vigil: &Vigil,
     operation: &str,

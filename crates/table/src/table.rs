@@ -258,7 +258,7 @@ impl Inner {
                     drop(adds);
                     return share.applied_by(self.worker, sequence, delta, || share.settle_adds(self.worker, sequence, by));
                 }
-                if !share.add_alone(rows, options, delta, by)? {
+                if !share.add_alone(rows, options, delta, by)? && !share.add_directly(self.worker, sequence, rows, options, delta, by)? {
                     let mut fill = |room: &mut [u8]| {
                         room.copy_from_slice(delta);
                         Ok(())

@@ -5,10 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error, Job, Role};
-use syncline_tensor::DType;
-use syncline_tensor::kernels::ReduceOp;
 
-use crate::aggregate::Aggregates;
 use crate::arrays::Arrays;
 use crate::caretaker::Caretaker;
 use crate::share::Share;
@@ -26,7 +23,6 @@ pub(crate) struct Shared {
     pub(crate) caretaker: Arc<Caretaker>,
     /// Shares that workers elsewhere reach through this process: it stays until they are done with them.
     pub(crate) needed: Mutex<Vec<Arc<dyn Share>>>,
-    aggregates: Aggregates,
     pub(crate) arrays: Arc<Arrays>,
 }
 
@@ -37,14 +33,7 @@ impl Tables {
             setup::serve(&job);
         }
         let arrays = Arrays::of(&job);
-        let shared = Shared {
-            job,
-            made: Mutex::default(),
-            caretaker: Arc::default(),
-            needed: Mutex::default(),
-            aggregates: Aggregates::default(),
-            arrays,
-        };
+        let shared = Shared { job, made: Mutex::default(), caretaker: Arc::default(), needed: Mutex::default(), arrays };
         Tables { shared: Arc::new(shared) }
     }
 
@@ -120,15 +109,6 @@ impl Tables {
     pub fn load(&self, path: &Path, by: Deadline) -> Result<(), Error> {
         let made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         saving::load(&self.shared.job, &made, &saving::absolute(path), by)
-    }
-
-    /// Combines `array` over all workers, in place and in order of worker, without servers: the same bits on every worker.
-    ///
-    /// Workers that bring different sizes, dtypes or operations all get `ContractMismatch`, with their arrays unchanged.
-    /// After any other error the array is a mixture; after a timeout or an interrupt this worker is out of step with the
-    /// others, and its later calls fail with the same error. Threads of one process take turns.
-    pub fn aggregate(&self, array: &mut [u8], dtype: DType, op: ReduceOp, by: Deadline) -> Result<(), Error> {
-        self.shared.aggregates.run(&self.shared.job, array, dtype, op, by)
     }
 
     /// An array of `bytes` zero bytes that tables of this host take as it is: an add of it, or of a part, to a whole table

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use syncline::ipc::{self, Error, Place};
+use syncline::ipc::{self, Place};
 
 use super::target::Target;
 use super::values::{Draft, to_python};
@@ -48,7 +48,8 @@ impl Client {
     fn send(&self, py: Python<'_>, value: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
         let draft = Draft::of(value, "send")?;
         let by = deadline(py, timeout, self.timeout)?;
-        wait(py, || self.inner.send_by(&message(&draft)?, by))
+        let value = draft.value(py, "send")?;
+        wait(py, || self.inner.send_by(&value, by))
     }
 
     /// The next message; an array goes into `out` if that is given, which must have its dtype and shape.
@@ -100,9 +101,4 @@ impl Client {
     fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
         self.close(py);
     }
-}
-
-/// The message of a draft.
-pub(super) fn message(draft: &Draft) -> Result<ipc::Value<'_>, Error> {
-    draft.value().map_err(|cause| Error::Unsendable { operation: "send", cause })
 }

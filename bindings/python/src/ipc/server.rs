@@ -7,7 +7,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use syncline::ipc::{self, Error, Order, Peer, Place};
 
-use super::client::message;
 use super::target::Target;
 use super::values::{Draft, to_python};
 use super::{deadline, nothing, options, stats, wait};
@@ -112,7 +111,8 @@ impl Server {
     fn broadcast(&self, py: Python<'_>, value: &Bound<'_, PyAny>, tag: Option<&str>, timeout: Option<f64>) -> PyResult<usize> {
         let draft = Draft::of(value, "broadcast")?;
         let by = deadline(py, timeout, self.timeout)?;
-        wait(py, || self.inner.broadcast_by(&message(&draft)?, tag, by))
+        let value = draft.value(py, "broadcast")?;
+        wait(py, || self.inner.broadcast_by(&value, tag, by))
     }
 
     /// The next message of any client, or of those with this tag, as `(message, client)`. Clients take turns.
@@ -173,7 +173,8 @@ impl ServerClient {
     fn send(&self, py: Python<'_>, value: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
         let draft = Draft::of(value, "send")?;
         let by = deadline(py, timeout, self.timeout)?;
-        wait(py, || self.inner.send_by(&message(&draft)?, by))
+        let value = draft.value(py, "send")?;
+        wait(py, || self.inner.send_by(&value, by))
     }
 
     /// This client's next message; an array goes into `out` if that is given, which must have its dtype and shape.

@@ -22,15 +22,13 @@ impl<'py> Target<'py> {
         let py = out.py();
         let refused = |text: String| errors::of_class(py, "ShapeMismatch", format!("recv: {text}"));
         let opened = py.import("syncline.ipc._arrays")?.call_method1("target", (out,))?;
-        let (array, dtype, fresh): (Bound<'py, PyAny>, String, Option<Bound<'py, PyAny>>) = opened.extract()?;
-        let memory = fresh.as_ref().unwrap_or(&array);
-        let lent = Lent::by(memory).ok_or_else(|| refused("the array lends no memory".into()))?;
-        let dims: Vec<usize> = array.getattr("shape")?.extract()?;
+        let (memory, dtype, dims, other): (Bound<'py, PyAny>, String, Vec<usize>, Option<Bound<'py, PyAny>>) = opened.extract()?;
+        let lent = Lent::by(&memory).ok_or_else(|| refused("the array lends no memory".into()))?;
         Ok(Target {
             lent,
             dtype: DType::from_name(&dtype).map_err(|error| refused(error.to_string()))?,
             shape: Shape::new(&dims).map_err(|error| refused(error.to_string()))?,
-            through: fresh.map(|fresh| (fresh, array)),
+            through: other.map(|array| (memory, array)),
             out: out.clone(),
         })
     }
@@ -41,8 +39,8 @@ impl<'py> Target<'py> {
         let view = TensorViewMut::contiguous(self.lent.bytes_mut(), self.dtype, self.shape.clone());
         let mut view = view.map_err(|error| errors::of_class(py, "ShapeMismatch", format!("recv: {error}")))?;
         receive(&mut view)?;
-        if let Some((fresh, array)) = &self.through {
-            py.import("numpy")?.call_method1("copyto", (array, fresh))?;
+        if let Some((memory, array)) = &self.through {
+            py.import("syncline.ipc._arrays")?.call_method1("pour", (memory, array))?;
         }
         Ok(self.out)
     }

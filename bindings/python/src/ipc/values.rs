@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 use syncline::DType;
-use syncline::ipc::{Shape, Value, WireError};
+use syncline::ipc::{Error, Shape, Value, WireError};
 
 use crate::arrays::{presented, python as arrays};
 use crate::errors;
@@ -70,24 +70,28 @@ impl Draft {
         }
         // An array, a number of NumPy's, or something that cannot travel.
         let opened = py.import("syncline.ipc._arrays")?.call_method1("opened", (object, operation))?;
-        let Ok((array, dtype)) = opened.extract::<(Bound<'_, PyAny>, String)>() else { return inside(&opened) };
+        let Ok((memory, dtype, dims)) = opened.extract::<(Bound<'_, PyAny>, String, Vec<usize>)>() else { return inside(&opened) };
         let refused = |text: String| errors::of_class(py, "ShapeMismatch", format!("{operation}: {text}"));
-        let dims: Vec<usize> = array.getattr("shape")?.extract()?;
         let shape = Shape::new(&dims).map_err(|error| refused(error.to_string()))?;
-        let lent = Lent::by(&array).ok_or_else(|| refused("the array lends no memory".into()))?;
+        let lent = Lent::by(&memory).ok_or_else(|| refused("the array lends no memory".into()))?;
         Ok(Draft::Tensor(lent, DType::from_name(&dtype).map_err(|error| refused(error.to_string()))?, shape))
     }
 
     /// The message, over the memory that was lent.
-    pub(crate) fn value(&self) -> Result<Value<'_>, WireError> {
+    pub(crate) fn value(&self, py: Python<'_>, operation: &'static str) -> PyResult<Value<'_>> {
+        self.laid_out().map_err(|cause| errors::of_ipc(py, &Error::Unsendable { operation, cause }))
+    }
+
+    /// The same for callers with an error of their own.
+    pub(crate) fn laid_out(&self) -> Result<Value<'_>, WireError> {
         Ok(match self {
             Draft::Plain(Value::Str(text)) => Value::from(text.as_ref()),
             Draft::Plain(value) => value.clone(),
             Draft::Bytes(lent) => Value::from(lent.bytes()),
             Draft::Tensor(lent, dtype, shape) => Value::tensor(*dtype, shape.clone(), lent.bytes())?,
-            Draft::List(items) => Value::List(items.iter().map(Draft::value).collect::<Result<_, _>>()?),
+            Draft::List(items) => Value::List(items.iter().map(Draft::laid_out).collect::<Result<_, _>>()?),
             Draft::Map(pairs) => {
-                Value::Map(pairs.iter().map(|(key, value)| Ok((key.value()?, value.value()?))).collect::<Result<_, WireError>>()?)
+                Value::Map(pairs.iter().map(|(key, value)| Ok((key.laid_out()?, value.laid_out()?))).collect::<Result<_, WireError>>()?)
             }
         })
     }

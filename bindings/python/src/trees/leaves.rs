@@ -9,9 +9,9 @@ use syncline_tensor::Shape;
 use super::found::Raised;
 use super::future::Reduction;
 use super::tree::{Tree, message, named, refused};
+use crate::ipc::values::{Draft, to_python};
 use crate::memory::Lent;
 use crate::view::View;
-use crate::ipc::values::{Draft, to_python};
 use crate::{errors, job};
 
 /// Reduces contiguous, writable arrays where they lie, all in one operation; bfloat16 is held as 16 bits.

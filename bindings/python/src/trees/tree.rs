@@ -11,9 +11,9 @@ use syncline::{DType, Error, ReduceOp};
 use syncline_tensor::Shape;
 
 use super::{found, open};
+use crate::ipc::values::{Draft, to_python};
 use crate::memory::Lent;
 use crate::parental::Parental;
-use crate::ipc::values::{Draft, to_python};
 use crate::{errors, interrupt, job};
 
 /// Nodes, numbered from 1, that combine what they have. All of them make the same calls in the same order.
@@ -345,7 +345,7 @@ fn listed<'py>(py: Python<'py>, all: Vec<syncline::Value<'static>>) -> PyResult<
 
 /// What travels, over the memory of the objects that were drafted.
 pub(super) fn message<'d>(py: Python<'_>, operation: &str, draft: &'d Draft) -> PyResult<syncline::Value<'d>> {
-    draft.value().map_err(|error| refused(py, &format!("{operation}: {error}")))
+    draft.laid_out().map_err(|error| refused(py, &format!("{operation}: {error}")))
 }
 
 pub(super) fn refused(py: Python<'_>, text: &str) -> PyErr {

@@ -16,6 +16,12 @@ use syncline_shm::wait::Deadline;
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 const LATER_LOOK: Duration = Duration::from_millis(100);
 
+/// A file of another host that is so old was left by a job all of whose ranks were killed while they gathered: nobody waits a day for rank 0.
+const LEFT_OVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How the names begin that we give to such files ourselves; a name that a user gave is the user's.
+const OUR_NAMES: [&str; 4] = ["slurm-", "openmpi-", "pmix-", super::tree::LOCALHOST_NAMES];
+
 /// Why ranks could not meet through a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -84,6 +90,7 @@ impl Drop for Published {
 pub fn publish(path: &Path, invitation: &Invitation) -> Result<Published, FileMeetingError> {
     let io = |action| move |source| FileMeetingError::Io { action, path: path.to_owned(), source };
     private_file::make_folder(path).map_err(io("make a folder for"))?;
+    sweep(path);
     let text = invitation.to_text();
     // A name can be given once, so a stale file goes first. A second rank 0 may publish in between: try again, not for ever.
     for _ in 0..16 {
@@ -97,6 +104,27 @@ pub fn publish(path: &Path, invitation: &Invitation) -> Result<Published, FileMe
         }
     }
     Err(io("replace")(io::Error::other("another process keeps writing it; are there two ranks 0?")))
+}
+
+/// Removes from the same folder what jobs left long ago. Whatever cannot be read or removed stays: this is a courtesy.
+fn sweep(path: &Path) {
+    const MOST: usize = 10_000;
+    for entry in path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten().take(MOST) {
+        let ours = entry.file_name().to_str().is_some_and(|name| OUR_NAMES.iter().any(|begin| name.starts_with(begin)));
+        let Some(invitation) = ours.then(|| look(&entry.path()).ok().flatten()).flatten() else { continue };
+        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        if is_deserted(&invitation) || age().is_some_and(|age| age > LEFT_OVER) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whether the coordinator ran on this host and listens no more. From elsewhere one cannot tell.
+fn is_deserted(invitation: &Invitation) -> bool {
+    let Some(door) = invitation.local.as_ref().filter(|door| door.host == super::address::host_identity()) else { return false };
+    let name = format!("@{}", door.name);
+    // Looking does not disturb the listener, as calling would.
+    fs::read_to_string("/proc/net/unix").is_ok_and(|sockets| !sockets.lines().any(|line| line.split(' ').next_back() == Some(&name)))
 }
 
 /// The others: waits until rank 0 of this job, in this life, has published.
@@ -227,6 +255,35 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
         let error = wait(&path, "7", 1, soon()).unwrap_err().to_string();
         assert!(error.contains("mode 666"), "{error}");
+    }
+
+    #[test]
+    fn what_killed_jobs_left_long_ago_goes_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["slurm-7.0-restart0-aa", "slurm-8.0-restart0-bb", "openmpi-9-cc", "mine"] {
+            std::mem::forget(publish(&path(name), &invitation(name)).unwrap());
+        }
+        fs::write(path("slurm-notes"), "of a user").unwrap();
+        let yesterday = std::time::SystemTime::now() - LEFT_OVER - Duration::from_secs(60);
+        for name in ["slurm-7.0-restart0-aa", "openmpi-9-cc", "mine", "slurm-notes"] {
+            fs::File::options().write(true).open(path(name)).unwrap().set_modified(yesterday).unwrap();
+        }
+        // Of this host one can tell at once whether somebody still waits there.
+        use std::os::linux::net::SocketAddrExt;
+        let name = |word: &str| format!("syncline-test-{word}-{}", std::process::id());
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(name("alive")).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
+        for word in ["alive", "dead"] {
+            let local = Some(super::super::LocalDoor { host: super::super::address::host_identity(), name: name(word) });
+            let here = Invitation { local, ..invitation(word) };
+            std::mem::forget(publish(&path(&format!("slurm-{word}")), &here).unwrap());
+        }
+        let _published = publish(&path("slurm-10.0-restart0-dd"), &invitation("10")).unwrap();
+        let mut left: Vec<String> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, ["mine", "slurm-10.0-restart0-dd", "slurm-8.0-restart0-bb", "slurm-alive", "slurm-notes"]);
     }
 
     #[test]

@@ -74,7 +74,9 @@ impl Collectives {
         let together = |ranks: &Vec<u32>| group.ranks().iter().all(|rank| ranks.contains(rank));
         let way = match group.len() {
             1 => Way::Alone,
-            _ if matches!(settings.forced, None | Some(PlanName::Memory | PlanName::Hosts)) && job.neighbourhoods().iter().any(together) => {
+            _ if matches!(settings.forced, None | Some(PlanName::Memory | PlanName::Hosts))
+                && job.neighbourhoods().iter().any(together) =>
+            {
                 Way::Memory(None)
             }
             _ => Way::Links,

@@ -1,7 +1,7 @@
 //! Gathers and scatters over links: bytes that nobody computes with, of any lengths.
 
 use super::Mesh;
-use super::roll::{Bring, Roll};
+use super::roll::{Bring, Refusal, Roll};
 use super::wire::room;
 use crate::call::{Call, Failure};
 use crate::plan::cost::INLINE;
@@ -60,7 +60,8 @@ impl Mesh {
             Some(_) if me != root => Some(format!("only position {root} brings parts")),
             None if me == root => Some("the root brings no parts".into()),
             _ => None,
-        };
+        }
+        .map(Refusal::impossible);
         let roll = self.roll(call, bring)?;
         if let Some(packed) = &roll.entries[root].inline {
             return unpack(packed, ranks).and_then(|mut parts| parts.get_mut(me).map(std::mem::take)).ok_or_else(|| {
@@ -86,7 +87,7 @@ impl Mesh {
         let (me, ranks) = (self.position(), self.ranks());
         let mut bring = Bring::nothing();
         if parts.len() != ranks {
-            bring.refusal = Some(format!("{} parts for {ranks} ranks", parts.len()));
+            bring.refusal = Some(Refusal::impossible(format!("{} parts for {ranks} ranks", parts.len())));
         }
         self.roll(call, bring)?;
         self.open((0..ranks).filter(|position| *position != me), call)?;

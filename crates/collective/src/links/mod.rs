@@ -12,6 +12,7 @@ mod suite;
 mod exchange;
 mod fold;
 mod gather;
+mod leaders;
 mod reduce;
 mod roll;
 mod run;
@@ -29,6 +30,10 @@ use syncline_wire::Fingerprint;
 use crate::LinkReport;
 use crate::call::{Call, Failure};
 use crate::plan::PlanSettings;
+pub(crate) use leaders::Relay;
+pub(crate) use reduce::finish;
+pub(crate) use roll::Refusal;
+pub(crate) use run::Numbers;
 use wire::{Clock, Incoming, Outgoing, Trouble, somebody_is_down};
 
 /// The links of a group, or of the leaders of its hosts.
@@ -49,28 +54,38 @@ pub(crate) struct Mesh {
 /// What went over the links of a mesh; may be read while a call runs.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    links: Mutex<Vec<(u32, Arc<LinkStats>, Arc<Clock>)>>,
+    links: Mutex<Vec<Line>>,
+}
+
+/// One link, as it is counted.
+#[derive(Debug)]
+struct Line {
+    peer: u32,
+    stats: Arc<LinkStats>,
+    clock: Arc<Clock>,
 }
 
 impl Ledger {
     /// One report per peer, by rank.
     pub(crate) fn reports(&self) -> Vec<LinkReport> {
         let links = self.links.lock().expect("no panic while held");
-        let mut reports: Vec<LinkReport> = links.iter().map(|(peer, stats, clock)| report(*peer, stats, clock)).collect();
+        let mut reports: Vec<LinkReport> = links.iter().map(Line::report).collect();
         reports.sort_by_key(|report| report.peer);
         reports
     }
 }
 
-fn report(peer: u32, stats: &LinkStats, clock: &Clock) -> LinkReport {
-    LinkReport {
-        peer,
-        bytes_sent: stats.bytes_sent.get(),
-        bytes_received: stats.bytes_received.get(),
-        calls_sent: stats.frames_sent.get(),
-        calls_received: stats.frames_received.get(),
-        sending: Duration::from_nanos(clock.sending.load(Relaxed)),
-        receiving: Duration::from_nanos(clock.receiving.load(Relaxed)),
+impl Line {
+    fn report(&self) -> LinkReport {
+        LinkReport {
+            peer: self.peer,
+            bytes_sent: self.stats.bytes_sent.get(),
+            bytes_received: self.stats.bytes_received.get(),
+            calls_sent: self.stats.frames_sent.get(),
+            calls_received: self.stats.frames_received.get(),
+            sending: Duration::from_nanos(self.clock.sending.load(Relaxed)),
+            receiving: Duration::from_nanos(self.clock.receiving.load(Relaxed)),
+        }
     }
 }
 
@@ -99,10 +114,10 @@ impl Mesh {
 
     /// Returns when every member has called it.
     pub(crate) fn barrier(&mut self, call: &Call<'_>) -> Result<(), Failure> {
-        self.roll(call, roll::Bring::nothing()).map(drop)
+        self.roll_call(call).map(drop)
     }
 
-    fn position(&self) -> usize {
+    pub(crate) fn position(&self) -> usize {
         self.group.position()
     }
 
@@ -142,8 +157,8 @@ impl Mesh {
     fn keep(&mut self, position: usize, link: Link) {
         let streams = matches!(link.info().transport, TransportKind::Tcp | TransportKind::Unix);
         let clock: Arc<Clock> = Arc::default();
-        let entry = (self.group.ranks()[position], link.stats(), Arc::clone(&clock));
-        self.ledger.links.lock().expect("no panic while held").push(entry);
+        let line = Line { peer: self.group.ranks()[position], stats: link.stats(), clock: Arc::clone(&clock) };
+        self.ledger.links.lock().expect("no panic while held").push(line);
         self.severers.push(link.severer());
         let (sender, receiver) = link.split();
         self.senders[position] = Some(Outgoing { position, half: sender, streams, clock: Arc::clone(&clock) });

@@ -5,7 +5,7 @@ use syncline_tensor::DType;
 use syncline_tensor::kernels::{ReduceOp, divide, reduce_many_into};
 
 use super::Mesh;
-use super::roll::{Bring, Roll};
+use super::roll::{Bring, Refusal, Roll};
 use super::run::{Numbers, part};
 use super::wire::room;
 use crate::call::{Call, Failure};
@@ -24,19 +24,37 @@ impl Mesh {
             _ => Bring::later(array),
         };
         let roll = self.roll(call, bring)?;
-        let ranks = self.ranks();
         if roll.complete().is_some() {
             self.combine(array, &roll, dtype, op, call)?;
-        } else if let Some(plan) = self.plan(name) {
-            self.run(&plan, array, Numbers { dtype, op }, call)?;
         } else {
-            let lens = vec![array.len() as u64; ranks];
-            let all = self.doubled(array, &lens, call)?;
-            let sources: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
-            reduce_many_into(op, dtype, array, &sources).map_err(|error| misfit(call, &error))?;
+            self.by_plan(name, array, dtype, op, call)?;
         }
         finish(array, dtype, op, roll.contributors);
         Ok(roll.contributors)
+    }
+
+    /// Combines one more array in the same call, after a [roll call](Mesh::roll_call).
+    pub(crate) fn reduce_more(
+        &mut self,
+        call: &Call<'_>,
+        contributors: u32,
+        array: &mut [u8],
+        dtype: DType,
+        op: ReduceOp,
+    ) -> Result<(), Failure> {
+        self.by_plan(self.chosen(array.len(), dtype, op), array, dtype, op, call)?;
+        finish(array, dtype, op, contributors);
+        Ok(())
+    }
+
+    fn by_plan(&mut self, name: PlanName, array: &mut [u8], dtype: DType, op: ReduceOp, call: &Call<'_>) -> Result<(), Failure> {
+        if let Some(plan) = self.plan(name) {
+            return self.run(&plan, array, Numbers { dtype, op }, call);
+        }
+        let lens = vec![array.len() as u64; self.ranks()];
+        let all = self.doubled(array, &lens, call)?;
+        let sources: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+        Ok(reduce_many_into(op, dtype, array, &sources).map_err(|error| misfit(call, &error))?)
     }
 
     /// Combines `array` over all members into the array of `root`; the others' stay as they are.
@@ -106,7 +124,7 @@ impl Mesh {
         let mine = message.unwrap_or_default();
         let mut bring = self.rooted(mine, root);
         if (self.position() == root) != message.is_some() {
-            bring.refusal = Some(format!("the message comes from position {root} and nobody else"));
+            bring.refusal = Some(Refusal::impossible(format!("the message comes from position {root} and nobody else")));
         }
         let roll = self.roll(call, bring)?;
         let mut bytes = match self.position() == root {
@@ -182,7 +200,7 @@ impl Mesh {
 }
 
 /// Makes a mean of a sum.
-pub(super) fn finish(array: &mut [u8], dtype: DType, op: ReduceOp, contributors: u32) {
+pub(crate) fn finish(array: &mut [u8], dtype: DType, op: ReduceOp, contributors: u32) {
     if op == ReduceOp::Mean {
         divide(dtype, array, contributors).expect("whole numbers, as they were folded");
     }

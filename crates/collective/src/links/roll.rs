@@ -23,7 +23,7 @@ pub(super) struct Bring<'a> {
     /// What comes along.
     pub(super) inline: Option<&'a [u8]>,
     /// Why this rank cannot do what it was called for; then nobody does it.
-    pub(super) refusal: Option<String>,
+    pub(super) refusal: Option<Refusal>,
 }
 
 impl<'a> Bring<'a> {
@@ -65,7 +65,57 @@ pub(super) struct Entry {
     contributes: bool,
     pub(super) announced: u64,
     pub(super) inline: Option<Vec<u8>>,
-    refusal: Option<String>,
+    refusal: Option<Refusal>,
+}
+
+/// Why nobody does what was called for, in the words that all ranks use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// Calls differ, as opposed to one of them being impossible.
+    differ: bool,
+    operation: String,
+    detail: String,
+}
+
+impl Refusal {
+    /// Something is wrong with this rank's call.
+    pub(super) fn impossible(detail: String) -> Refusal {
+        Refusal { differ: false, operation: String::new(), detail }
+    }
+
+    /// What some ranks agreed on, for the others.
+    pub(crate) fn of(error: &Error) -> Refusal {
+        match error {
+            Error::ContractMismatch { operation, detail } => Refusal { differ: true, operation: operation.clone(), detail: detail.clone() },
+            Error::ShapeMismatch { operation, detail } => Refusal { differ: false, operation: operation.clone(), detail: detail.clone() },
+            other => Refusal::impossible(other.to_string()),
+        }
+    }
+
+    /// As an error of `operation`, unless it names one itself.
+    pub(crate) fn into_error(self, operation: &str) -> Error {
+        let operation = if self.operation.is_empty() { operation.to_owned() } else { self.operation };
+        match self.differ {
+            true => Error::ContractMismatch { operation, detail: self.detail },
+            false => Error::ShapeMismatch { operation, detail: self.detail },
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![u8::from(self.differ)];
+        put(&mut out, self.operation.as_bytes());
+        out.extend_from_slice(self.detail.as_bytes());
+        out
+    }
+
+    /// Whatever came; what cannot be read is told as it is.
+    pub(crate) fn decode(bytes: &[u8]) -> Refusal {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut rest = Reader(bytes);
+        let differ = rest.take(1).is_some_and(|flag| flag == [1]);
+        let operation = text(rest.block().unwrap_or_default());
+        Refusal { differ, operation, detail: text(rest.0) }
+    }
 }
 
 /// A call as it travels.
@@ -84,6 +134,19 @@ struct Book {
 }
 
 impl Mesh {
+    /// Calls the roll for whole hosts: each brings its number of contributors, or why its members do not agree. Returns the sum.
+    pub(crate) fn agree(&mut self, call: &Call<'_>, contributors: u32, refusal: Option<Refusal>) -> Result<u32, Failure> {
+        let count = contributors.to_le_bytes();
+        let roll = self.roll(call, Bring { refusal, ..Bring::bytes(&count) })?;
+        let counts = roll.entries.iter().map(|entry| entry.inline.as_deref().and_then(|bytes| bytes.first_chunk()).copied());
+        Ok(counts.map(|count| count.map_or(0, u32::from_le_bytes)).sum())
+    }
+
+    /// Calls the roll, with nothing to bring. Returns how many contribute.
+    pub(crate) fn roll_call(&mut self, call: &Call<'_>) -> Result<u32, Failure> {
+        Ok(self.roll(call, Bring::nothing())?.contributors)
+    }
+
     /// Calls the roll. An error is the same on every rank.
     pub(super) fn roll(&mut self, call: &Call<'_>, bring: Bring<'_>) -> Result<Roll, Failure> {
         self.vigil.usable(call.what.name())?;
@@ -134,7 +197,7 @@ impl Book {
             out.push(flags);
             out.extend(entry.announced.to_le_bytes());
             entry.inline.iter().for_each(|bytes| put(&mut out, bytes));
-            entry.refusal.iter().for_each(|text| put(&mut out, text.as_bytes()));
+            entry.refusal.iter().for_each(|refusal| put(&mut out, &refusal.encode()));
         }
         out
     }
@@ -164,7 +227,7 @@ impl Book {
             let flags = *rest.take(1)?.first()?;
             let announced = rest.number8()?;
             let inline = if flags & 2 != 0 { Some(rest.block()?.to_vec()) } else { None };
-            let refusal = if flags & 4 != 0 { Some(String::from_utf8_lossy(rest.block()?).into_owned()) } else { None };
+            let refusal = if flags & 4 != 0 { Some(Refusal::decode(rest.block()?)) } else { None };
             let fits = inline.as_ref().is_none_or(|bytes| bytes.len() as u64 == announced && bytes.len() <= INLINE);
             if named != position || self.entries[position].is_some() || !fits || flags & !7 != 0 {
                 return None;
@@ -181,10 +244,13 @@ impl Book {
         if let Some(other) = entries.iter().position(|entry| entry.call != entries[0].call) {
             return Err(Call::mismatch(words(0), words(other)));
         }
-        if let Some(position) = entries.iter().position(|entry| entry.refusal.is_some()) {
-            let detail = format!("rank {}: {}", ranks[position], entries[position].refusal.as_deref().unwrap_or_default());
-            let operation = words(position).1.split(',').next().unwrap_or_default().to_owned();
-            return Err(Error::ShapeMismatch { operation, detail });
+        if let Some((position, refusal)) = entries.iter().enumerate().find_map(|(at, entry)| entry.refusal.clone().map(|why| (at, why))) {
+            if refusal.operation.is_empty() {
+                let operation = words(position).1.split(',').next().unwrap_or_default().to_owned();
+                let detail = format!("rank {}: {}", ranks[position], refusal.detail);
+                return Err(Refusal { operation, detail, ..refusal }.into_error(""));
+            }
+            return Err(refusal.into_error(""));
         }
         let contributors = entries.iter().filter(|entry| entry.contributes).count() as u32;
         Ok(Roll { entries, contributors })

@@ -28,21 +28,21 @@ use crate::plan::{Deed, Load, Plan, Then};
 
 /// How numbers are put together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Numbers {
-    pub(super) dtype: DType,
-    pub(super) op: ReduceOp,
+pub(crate) struct Numbers {
+    pub(crate) dtype: DType,
+    pub(crate) op: ReduceOp,
 }
 
 impl Numbers {
     /// Bytes that nobody computes with.
     pub(super) const BYTES: Numbers = Numbers { dtype: DType::U8, op: ReduceOp::Max };
 
-    fn is_half(self) -> bool {
+    pub(super) fn is_half(self) -> bool {
         matches!(self.dtype, DType::F16 | DType::BF16)
     }
 
     /// Whether sums of `brings` of `ranks` contributions travel in f32.
-    fn travels_wide(self, brings: usize, ranks: usize) -> bool {
+    pub(super) fn travels_wide(self, brings: usize, ranks: usize) -> bool {
         self.is_half() && 1 < brings && brings < ranks
     }
 }

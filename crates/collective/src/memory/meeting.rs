@@ -1,7 +1,6 @@
 //! Meetings of a group whose members share memory: everybody lays something on its desk, and nobody reads before all have come.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error, Group, Job, Vigil};
 use syncline_shm::Shared;
@@ -14,6 +13,7 @@ use syncline_wire::Fingerprint;
 
 use super::head::Head;
 use crate::call::{Call, Failure};
+use crate::finding::find;
 
 /// What a member may bring to one meeting.
 pub(super) const CHUNK: usize = 512 << 10;
@@ -67,7 +67,7 @@ impl Memory {
         let member = |(position, rank): (usize, &u32)| {
             let desk = match position == me {
                 true => Arc::clone(own.desk()),
-                false => find_desk(job, &vigil, key(position), *rank, by)?,
+                false => Arc::new(Desk::new(find(job, &vigil, "the first call of a group", key(position), *rank, Desk::bytes(ROOM), by)?)),
             };
             Ok(Member { rank: *rank, desk, bell: vigil.bell(*rank).filter(|_| position != me) })
         };
@@ -199,30 +199,5 @@ impl Memory {
         };
         let ((first, one), (other, two)) = (told(0), told(other));
         Failure::Agreed(Call::mismatch((first, &one), (other, &two)))
-    }
-}
-
-/// Waits until `owner` has claimed its desk.
-fn find_desk(job: &Job, vigil: &Vigil, key: [u64; 2], owner: u32, by: Deadline) -> Result<Arc<Desk>, Error> {
-    let (started, operation) = (Instant::now(), "the first collective of a group");
-    loop {
-        if let Some(found) = job.heap().find(key) {
-            let segment = found.map_err(|error| Error::System { operation: operation.into(), detail: error.to_string() })?;
-            if segment.len() < Desk::bytes(ROOM) {
-                let detail = format!("rank {owner} made {} bytes of shared memory where {} are needed", segment.len(), Desk::bytes(ROOM));
-                return Err(Error::System { operation: operation.into(), detail });
-            }
-            return Ok(Arc::new(Desk::new(segment)));
-        }
-        if vigil.is_over(owner) || vigil.hopeless() {
-            return Err(vigil.explain(operation, &[owner], started, "it did not share its memory"));
-        }
-        if by.interrupted() {
-            return Err(Error::Interrupted { operation: operation.into(), waited: started.elapsed() });
-        }
-        if by.expired() {
-            return Err(vigil.late(operation, &[owner], started, " to make its first call"));
-        }
-        std::thread::sleep(Duration::from_micros(if started.elapsed() < Duration::from_millis(5) { 50 } else { 1000 }));
     }
 }

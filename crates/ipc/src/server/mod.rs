@@ -50,7 +50,8 @@ impl Server {
     pub fn open(place: &Place, options: &Options) -> Result<Server, Error> {
         const OPERATION: &str = "server";
         let (mut unix, mut tcp) = (None, None);
-        let address = place.addresses(OPERATION)?.into_iter().next();
+        // Of a name's addresses the IPv4 one, which is what clients that were told 127.0.0.1 look for.
+        let address = place.addresses(OPERATION)?.into_iter().min_by_key(|address| matches!(address, Address::Tcp(SocketAddr::V6(_))));
         let stays = address.as_ref().is_none_or(stays_here);
         match address {
             Some(Address::Unix(name)) => unix = Some(name),
@@ -206,6 +207,8 @@ impl Server {
                 // Those that another thread is receiving from are its own for now.
                 let mut open: Vec<(&Arc<Seat>, Taken<'_, Inflow>)> =
                     seats.iter().filter_map(|seat| Some((seat, seat.pipe.inflow.try_take()?))).collect();
+                // Without a fresh look, whoever was heard last would be heard again and again.
+                meter.rx.system(|| await_any(&mut open, Duration::ZERO));
                 let mut gone = false;
                 for (seat, inflow) in open.iter_mut().filter(|(_, inflow)| !inflow.drained) {
                     match meter.rx.system(|| inflow.next_if_here()) {
@@ -241,7 +244,7 @@ impl Server {
                         hint: "are they busy, or waiting for this side? a longer timeout= waits longer",
                     });
                 }
-                meter.rx.system(|| await_any(&mut open, by));
+                meter.rx.system(|| await_any(&mut open, by.slice(POLITE)));
             }
         })
     }
@@ -290,10 +293,11 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Sleeps until one of them has something, no longer than it is polite to keep other threads from receiving.
-fn await_any(open: &mut [(&Arc<Seat>, Taken<'_, Inflow>)], by: Deadline) {
-    const POLITE: Duration = Duration::from_millis(50);
-    let slice = by.slice(POLITE);
+/// How long other threads may be kept from receiving.
+const POLITE: Duration = Duration::from_millis(50);
+
+/// Sleeps until one of them has something, for a slice at most.
+fn await_any(open: &mut [(&Arc<Seat>, Taken<'_, Inflow>)], slice: Duration) {
     let timeout = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: i64::from(slice.subsec_nanos()) };
     let watched = |inflow: &Inflow| inflow.half.pollable().is_some();
     let mut descriptors: Vec<PollFd<'_>> =

@@ -12,7 +12,7 @@
 //! is held. Only the order of the stores within the dying process matters: the kernel reports its end after all of them.
 
 use crate::placed::Placed;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, Ordering};
 
 /// The most lanes one change touches: the values and two of the updater's states.
 pub const MOST_LANES: usize = 3;
@@ -34,6 +34,42 @@ pub(super) struct Record {
     pub(super) copies: AtomicU64,
     pub(super) copy: [RecordedCopy; MOST_LANES],
 }
+
+/// Parts of a round for each hand: enough that the last to finish keeps nobody long.
+pub(super) const PARTS: usize = 4;
+
+/// One part of the work of a round, which somebody claims and says to be done. Both only ever grow.
+#[repr(C)]
+#[derive(Default)]
+pub struct Part {
+    claimed: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Part {
+    /// Whether this call is the first to claim the part for `round`.
+    pub fn claim(&self, round: u64) -> bool {
+        self.claimed.load(Ordering::Relaxed) < round && self.claimed.fetch_max(round, Ordering::Relaxed) < round
+    }
+
+    /// Says that the part is done in `round`.
+    pub fn set_done(&self, round: u64) {
+        self.done.fetch_max(round, Ordering::Release); // pairs with `is_done`: who sees it sees the work
+    }
+
+    /// Whether it is.
+    pub fn is_done(&self, round: u64) -> bool {
+        self.done.load(Ordering::Acquire) >= round
+    }
+}
+
+/// The parts that stand behind the record of each hand.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub(super) struct HandParts(pub(super) [Part; PARTS]);
+
+// SAFETY: `repr(C)`, atomics and padding only, no drop glue, zero is a part that nobody has claimed.
+unsafe impl Placed for HandParts {}
 
 /// Scratch bytes and where they go.
 #[repr(C)]

@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-pub use hand::MOST_LANES;
-use hand::{Record, SCRATCH};
+use hand::{HandParts, Record, SCRATCH};
+pub use hand::{MOST_LANES, Part};
 
 use crate::mortality::moment;
 pub use crate::placed::AtomicWord;
@@ -45,6 +45,8 @@ pub struct Layout {
 
 const PAGE: usize = 4096;
 const RECORD: usize = 256;
+/// Where in the room of a record its parts stand.
+const PARTS_AT: usize = 192;
 const HAND: usize = RECORD + SCRATCH;
 
 impl Layout {
@@ -126,6 +128,7 @@ pub struct Store {
     shift: Option<u32>,
     header: Shared<Header>,
     records: Vec<Shared<Record>>,
+    parts: Vec<Shared<Part>>,
     stripes: NonNull<Stripe>,
     stamps: NonNull<Stamp>,
     lanes: Vec<NonNull<u8>>,
@@ -146,12 +149,17 @@ impl Store {
     /// When the segment is too small for the layout.
     pub fn new(segment: Arc<Segment>, layout: Layout) -> Store {
         assert!(segment.len() >= layout.bytes(), "a store fits its segment");
-        assert!(size_of::<Header>() <= PAGE && size_of::<Record>() <= RECORD, "the words have the room the layout gives them");
+        assert!(size_of::<Header>() <= PAGE && size_of::<Record>() <= PARTS_AT, "the words have the room the layout gives them");
         let base = segment.address(0, layout.bytes());
         // SAFETY: all offsets of a layout lie below its `bytes()`, which were just checked to be mapped.
         let at = |offset: usize| unsafe { base.add(offset) };
+        let parts = |hand: usize| {
+            let parts: Shared<HandParts> = segment.place(PAGE + hand * HAND + PARTS_AT);
+            (0..hand::PARTS).map(move |part| parts.part(|parts| &parts.0[part]))
+        };
         Store {
             header: segment.place(0),
+            parts: (0..layout.hands).flat_map(parts).collect(),
             records: (0..layout.hands).map(|hand| segment.place(PAGE + hand * HAND)).collect(),
             stripes: at(layout.stripes_at()).cast(),
             stamps: at(layout.stamps_at()).cast(),
@@ -178,6 +186,11 @@ impl Store {
     /// How it is laid out.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// The parts that the work of a round may be shared out in, those of each hand together.
+    pub fn parts(&self) -> &[Shared<Part>] {
+        &self.parts
     }
 
     /// Its common words.
@@ -300,7 +313,7 @@ impl Store {
         let record = self.records[number as usize].clone();
         // SAFETY: the layout reserves the scratch right behind the record.
         let scratch = unsafe { self.base.add(PAGE + number as usize * HAND + RECORD) };
-        Hand { number, record, scratch, _segment: Arc::clone(&self.segment) }
+        Hand { number, record, scratch, left: (usize::MAX, 0), _segment: Arc::clone(&self.segment) }
     }
 
     /// Takes a stripe for a hand, which then [`hold`](Hand::hold)s it.
@@ -370,6 +383,8 @@ pub struct Hand {
     number: u32,
     record: Shared<Record>,
     scratch: NonNull<u8>,
+    /// The stripe that it held last, and what its word said then.
+    left: (usize, u64),
     _segment: Arc<Segment>,
 }
 
@@ -385,6 +400,12 @@ impl Hand {
     pub fn hold<'a>(&'a mut self, store: &'a Store, index: usize) -> Hold<'a> {
         assert_eq!(store.stripe(index).word.holder(), Some(Busy { hand: self.number }), "a stripe is taken before it is held");
         Hold { store, hand: self, index }
+    }
+
+    /// Whether another hand took the stripe that this one held last, since then.
+    #[inline]
+    pub fn was_followed(&self, store: &Store, index: usize) -> bool {
+        self.left.0 == index && !store.stripe(index).word.is_as_left(self.left.1)
     }
 
     /// Its number.
@@ -565,7 +586,7 @@ impl<'a> Hold<'a> {
 impl Drop for Hold<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.store.stripe(self.index).word.let_go();
+        self.hand.left = (self.index, self.store.stripe(self.index).word.let_go());
         moment();
     }
 }

@@ -8,8 +8,15 @@ use syncline_shm::outbox::{Entry, Outbox};
 use syncline_shm::store::{Hand, Hold, Progress};
 
 use super::{Emit, LocalShare};
-use crate::AddOptions;
 use crate::updater::{Block, apply};
+use crate::{AddOptions, Consistency};
+
+/// Whose add it is, and what it says to the updater.
+#[derive(Clone, Copy)]
+pub(super) struct Author<'a> {
+    pub(super) worker: u32,
+    pub(super) options: &'a AddOptions,
+}
 
 /// One add, ready to be applied.
 pub(super) struct Add<'a> {
@@ -19,11 +26,32 @@ pub(super) struct Add<'a> {
     pub(super) outbox: &'a Outbox,
     /// The delta, where it does not stand in the outbox.
     lent: Option<Lent>,
+    /// Its ids stand in ascending order, followed by their places in the delta: a sync table's.
+    sorted: bool,
 }
 
 impl Add<'_> {
+    pub(super) fn author(&self) -> Author<'_> {
+        Author { worker: self.worker, options: &self.options }
+    }
+
+    /// Its rows, none for the whole share.
     pub(super) fn ids(&self) -> Option<&[i64]> {
-        self.entry.ids.clone().map(|range| self.outbox.ids(range))
+        let ids = self.entry.ids.clone().map(|range| self.outbox.ids(range))?;
+        Some(if self.sorted { &ids[..ids.len() / 2] } else { ids })
+    }
+
+    /// Which row of the delta belongs to each of the ids, where they were sorted.
+    pub(super) fn places(&self) -> &[i64] {
+        let ids = self.entry.ids.clone().map_or(&[][..], |range| self.outbox.ids(range));
+        &ids[ids.len() / 2..]
+    }
+
+    /// Asks for a row of the delta ahead of its use.
+    #[inline]
+    pub(super) fn ask_for(&self, place: usize, row_bytes: usize) {
+        let start = self.entry.delta.start.wrapping_add(place.wrapping_mul(row_bytes));
+        self.outbox.prefetch(start..start.wrapping_add(row_bytes.min(512)));
     }
 
     /// Bytes of the delta.
@@ -41,16 +69,17 @@ impl LocalShare {
     /// The add with this number, if it makes sense for this share.
     pub(super) fn published_add(&self, worker: u32, sequence: u64) -> Result<Add<'_>, Error> {
         let outbox = &self.outboxes[worker as usize];
+        let sorted = self.place.spec.consistency == Consistency::Sync;
         let add = outbox.entry(sequence).and_then(|entry| {
             let lent = match entry.lent {
                 Some(lent) => Some(self.place.arrays.lent(lent, entry.delta.len())?),
                 None => None,
             };
-            Some(Add { worker, options: AddOptions::from_bits(entry.options), entry, outbox, lent })
+            Some(Add { worker, options: AddOptions::from_bits(entry.options), entry, outbox, lent, sorted })
         });
         let row_bytes = self.cols as usize * self.dtype.size();
         add.filter(|add| {
-            let rows = add.entry.ids.as_ref().map(|range| range.len() / 8);
+            let rows = add.ids().map(<[i64]>::len);
             add.entry.delta.len() == rows.map_or(self.bytes(), |rows| rows * row_bytes)
         })
         .ok_or_else(|| Error::System {
@@ -176,7 +205,7 @@ impl LocalShare {
         let sequence = add.entry.sequence;
         let progress =
             Progress::Outbox { worker: add.worker, word: add.outbox.progress_word(), value: Outbox::progress_value(sequence, passed) };
-        self.change_block(hold, elements, add, delta, progress, emit);
+        self.change_block(hold, elements, add.author(), delta, progress, emit);
     }
 
     /// Applies one block of one add.
@@ -185,7 +214,7 @@ impl LocalShare {
         &self,
         hold: &mut Hold<'_>,
         elements: Range<u64>,
-        add: &Add<'_>,
+        author: Author<'_>,
         delta: &[u8],
         progress: Progress<'_>,
         emit: Option<&mut (dyn Emit + '_)>,
@@ -195,9 +224,9 @@ impl LocalShare {
         if updater.is_stateless() {
             hold.change_values(elements.clone(), progress, |old, new| {
                 let states_new: [&mut [u8]; 2] = [&mut [], &mut []];
-                apply(updater, self.dtype, &add.options, Block { old, delta, new: &mut *new, states_old: [&[], &[]], states_new });
+                apply(updater, self.dtype, author.options, Block { old, delta, new: &mut *new, states_old: [&[], &[]], states_new });
                 if epoch != 0 {
-                    self.stamp(add.worker, elements.start, old, new);
+                    self.stamp(author.worker, elements.start, old, new);
                 }
                 if let Some(emit) = emit {
                     emit.block(elements.start, new);
@@ -205,14 +234,14 @@ impl LocalShare {
             });
             return;
         }
-        let (touched, states) = updater.lanes_touched(add.worker, self.place.workers.len() as u32);
+        let (touched, states) = updater.lanes_touched(author.worker, self.place.workers.len() as u32);
         let lanes = [0, touched[0] + 1, touched[1] + 1];
         hold.change(elements.clone(), &lanes[..1 + states], progress, |old, mut new| {
             let [values, first, second] = &mut new;
             let block = Block { old: old[0], delta, new: values, states_old: [old[1], old[2]], states_new: [first, second] };
-            apply(updater, self.dtype, &add.options, block);
+            apply(updater, self.dtype, author.options, block);
             if epoch != 0 {
-                self.stamp(add.worker, elements.start, old[0], new[0]);
+                self.stamp(author.worker, elements.start, old[0], new[0]);
             }
             if let Some(emit) = emit {
                 emit.block(elements.start, new[0]);

@@ -9,6 +9,7 @@ use syncline_shm::outbox::{Full, Outbox, Post};
 use syncline_shm::store::{Hand, Layout, Store, block_elements};
 use syncline_tensor::DType;
 
+use super::direct::Turns;
 use super::emit::IntoArray;
 use super::{Emit, LaneInfo, Selection, Share};
 use crate::arrays::Arrays;
@@ -82,6 +83,7 @@ pub(crate) struct LocalShare {
     pub(super) block: u64,
     /// This process is the only one that has the share: nobody can inherit, so nothing needs a record.
     pub(super) alone: bool,
+    pub(super) turns: Turns,
     /// Where the neighbours sleep.
     bells: Vec<syncline_shm::Shared<Bell>>,
     /// Deaths that were looked after.
@@ -106,6 +108,7 @@ impl LocalShare {
             posts,
             block: ((BLOCK / dtype.size()) as u64).min(block_elements(&widest)),
             alone: place.hands.len() == 1 && place.workers.len() == 1,
+            turns: Turns::new(),
             bells: place.hands.iter().filter_map(|rank| place.vigil.bell(*rank)).collect(),
             store,
             outboxes,
@@ -179,10 +182,10 @@ impl LocalShare {
         if let Selection::Rows(ids) = rows {
             self.check_rows("add", ids)?;
         }
-        let row_bytes = self.cols as usize * self.dtype.size();
+        let sync = self.place.spec.consistency == Consistency::Sync;
         let (ids, delta) = match rows {
             Selection::All => (None, self.bytes()),
-            Selection::Rows(ids) => (Some(ids.len()), ids.len() * row_bytes),
+            Selection::Rows(ids) => (Some(ids.len() * if sync { 2 } else { 1 }), ids.len() * self.cols as usize * self.dtype.size()),
         };
         let mut post = self.post(worker)?;
         loop {
@@ -190,23 +193,11 @@ impl LocalShare {
                 Ok(room) => {
                     let end = room.end;
                     match rows {
-                        // Rounds look rows up by stripe, so they stand in order there; a stable sort keeps repeated ids in theirs.
-                        Selection::Rows(ids) if self.place.spec.consistency == Consistency::Sync && !ids.is_sorted() => {
-                            let mut given = vec![0; delta];
-                            fill(&mut given)?;
-                            let mut order: Vec<usize> = (0..ids.len()).collect();
-                            order.sort_by_key(|at| ids[*at]);
-                            for (to, from) in order.into_iter().enumerate() {
-                                room.ids[to] = ids[from];
-                                room.delta[to * row_bytes..][..row_bytes].copy_from_slice(&given[from * row_bytes..][..row_bytes]);
-                            }
-                        }
-                        Selection::Rows(ids) => {
-                            room.ids.copy_from_slice(ids);
-                            fill(room.delta)?;
-                        }
-                        Selection::All => fill(room.delta)?,
+                        Selection::Rows(ids) if sync => self.in_order(ids, room.ids),
+                        Selection::Rows(ids) => room.ids.copy_from_slice(ids),
+                        Selection::All => {}
                     }
+                    fill(room.delta)?;
                     post.stage(sequence, options.to_bits(), end);
                     return Ok(());
                 }
@@ -215,12 +206,34 @@ impl LocalShare {
                         operation: self.operation("add"),
                         detail: format!(
                             "{} rows in one add are more than fit at once ({room} bytes)\nhint: add them in several calls",
-                            ids.unwrap_or(0)
+                            match rows {
+                                Selection::Rows(ids) => ids.len(),
+                                Selection::All => 0,
+                            }
                         ),
                     });
                 }
                 Err(Full::Wait) => self.settle_adds(worker, sequence - 1, by)?,
             }
+        }
+    }
+
+    /// Writes ids in ascending order, and then for each of them which row of the delta it means. Rounds go through the
+    /// rows stripe by stripe; repeated ids keep their order.
+    fn in_order(&self, ids: &[i64], room: &mut [i64]) {
+        let (sorted, places) = room.split_at_mut(ids.len());
+        let start = self.place.rows.start as i64;
+        if self.place.rows.end - self.place.rows.start < 1 << 31 && ids.len() < 1 << 32 {
+            // Row and place in one word: numbers sort faster than anything that has to be looked up.
+            sorted.iter_mut().zip(ids).zip(0..).for_each(|((word, id), place)| *word = (id - start) << 32 | place);
+            sorted.sort_unstable();
+            for (word, place) in sorted.iter_mut().zip(places) {
+                (*word, *place) = ((*word >> 32) + start, *word & 0xffff_ffff);
+            }
+        } else {
+            places.iter_mut().zip(0..).for_each(|(place, index)| *place = index);
+            places.sort_by_key(|place| ids[*place as usize]);
+            sorted.iter_mut().zip(places).for_each(|(id, place)| *id = ids[*place as usize]);
         }
     }
 

@@ -3,9 +3,11 @@
 
 mod apply;
 mod changed;
+mod direct;
 mod emit;
 mod lending;
 mod local;
+mod parts;
 mod rescue;
 mod rounds;
 mod taking;

@@ -16,6 +16,16 @@ use super::apply::Add;
 use super::{Emit, LocalShare};
 use crate::updater::{Block, apply, apply_in_place};
 
+/// The word of a stripe whose round is done.
+pub(super) fn all_done(round: u64) -> u64 {
+    word(round, ALL_STEPS)
+}
+
+/// How many steps of a round are done on a stripe whose word says `progress`.
+pub(super) fn steps_done(progress: u64, round: u64) -> u64 {
+    if progress >> 32 == round & 0xffff_ffff { progress & ALL_STEPS } else { 0 }
+}
+
 /// Steps of a stripe are counted in the low half of its word, the round in the high half.
 const ALL_STEPS: u64 = 0xffff_ffff;
 
@@ -54,6 +64,11 @@ impl LocalShare {
     /// Applies one round, whose adds are all published, together with whoever else does. True when everything was emitted.
     fn finish_round(&self, me: u32, round: u64, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<bool, Error> {
         let Some(adds) = self.adds_of(round)? else { return Ok(false) };
+        if self.has_parts(&adds) {
+            self.finish_parts(round, &adds, by)?;
+            self.store.header().rounds().raise(round);
+            return Ok(false);
+        }
         let stripes = self.store.layout().stripes();
         let whole = adds.iter().any(|add| add.entry.ids.is_none());
         let backs_up = self.place.spec.updater.backup_lane(me, self.place.workers.len() as u32).is_some();
@@ -124,7 +139,7 @@ impl LocalShare {
     ) -> Result<bool, Error> {
         let elements = self.store.elements_of(index);
         let mut emitted = false;
-        if self.store.stripe(index).progress.get() != word(round, ALL_STEPS) {
+        if self.store.stripe(index).progress.get() != all_done(round) {
             let mut hand = self.hand();
             let hand: &mut Hand = &mut hand;
             let hold = match wait {
@@ -134,10 +149,10 @@ impl LocalShare {
             let Some(mut hold) = hold else { return Ok(false) };
             let progress = hold.progress();
             // The store's count is looked at with the stripe in hand: see the head of this file.
-            if self.store.header().rounds().get() < round && progress != word(round, ALL_STEPS) {
-                let done = if progress >> 32 == round & 0xffff_ffff { progress & ALL_STEPS } else { 0 };
+            if self.store.header().rounds().get() < round && progress != all_done(round) {
+                let done = steps_done(progress, round);
                 self.apply_round(&mut hold, elements.clone(), round, done, adds, emit.as_deref_mut());
-                hold.set_progress(word(round, ALL_STEPS));
+                hold.set_progress(all_done(round));
                 emitted = done == 0;
             }
         }
@@ -211,42 +226,68 @@ impl LocalShare {
         }
     }
 
-    /// Row adds, states, or both: a step is one block or one piece of a row of one add.
+    /// Row adds, states, or both.
     fn apply_one_by_one(&self, hold: &mut Hold<'_>, elements: Range<u64>, round: u64, done: u64, adds: &[Add<'_>]) {
         let element = self.dtype.size();
-        let row_bytes = self.cols as usize * element;
-        let mut step = 0;
+        let mut steps = Steps { taken: 0, done, round };
         for add in adds {
-            let mut pieces = |hold: &mut Hold<'_>, piece: Range<u64>, from: usize| {
-                let mut at = piece.start;
-                while at < piece.end {
-                    let end = (at + self.block).min(piece.end);
-                    step += 1;
-                    if step > done {
-                        let from = from + (at - piece.start) as usize * element;
-                        let delta = add.delta(from..from + (end - at) as usize * element);
-                        self.change_block(hold, at..end, add, delta, Progress::Stripe(word(round, step)), None);
-                    }
-                    at = end;
-                }
-            };
             match add.ids() {
-                None => pieces(hold, elements.clone(), elements.start as usize * element),
+                None => self.apply_piece(hold, elements.clone(), add, elements.start as usize * element, &mut steps),
                 Some(ids) if self.cols > 0 => {
-                    let start = self.place.rows.start;
                     // Ids stand in order, so those of this stripe are one run.
+                    let start = self.place.rows.start;
                     let lowest = (elements.start / self.cols + start) as i64;
                     let highest = ((elements.end - 1) / self.cols + start) as i64;
-                    let (from, to) = (ids.partition_point(|id| *id < lowest), ids.partition_point(|id| *id <= highest));
-                    for (at, id) in ids.iter().enumerate().take(to).skip(from) {
-                        let first = (*id as u64 - start) * self.cols;
-                        let piece = first.max(elements.start)..(first + self.cols).min(elements.end);
-                        let skipped = (piece.start - first) as usize * element;
-                        pieces(hold, piece, at * row_bytes + skipped);
-                    }
+                    let run = ids.partition_point(|id| *id < lowest)..ids.partition_point(|id| *id <= highest);
+                    self.apply_run(hold, elements.clone(), add, run, &mut steps);
                 }
                 Some(_) => {}
             }
         }
+    }
+
+    /// The rows of a stripe that one add changes, which are a run of its ids.
+    pub(super) fn apply_run(&self, hold: &mut Hold<'_>, elements: Range<u64>, add: &Add<'_>, run: Range<usize>, steps: &mut Steps) {
+        let row_bytes = self.cols as usize * self.dtype.size();
+        let ids = &add.ids().unwrap_or_default()[run.clone()];
+        for (id, place) in ids.iter().zip(&add.places()[run]) {
+            let first = (*id as u64 - self.place.rows.start) * self.cols;
+            let piece = first.max(elements.start)..(first + self.cols).min(elements.end);
+            let skipped = (piece.start - first) as usize * self.dtype.size();
+            self.apply_piece(hold, piece, add, *place as usize * row_bytes + skipped, steps);
+        }
+    }
+
+    /// Some elements of a stripe and the delta for them, which begins `from` bytes into that of the add: a step for each block.
+    #[inline]
+    fn apply_piece(&self, hold: &mut Hold<'_>, piece: Range<u64>, add: &Add<'_>, from: usize, steps: &mut Steps) {
+        let element = self.dtype.size();
+        let mut at = piece.start;
+        while at < piece.end {
+            let end = (at + self.block).min(piece.end);
+            if let Some(progress) = steps.next() {
+                let from = from + (at - piece.start) as usize * element;
+                let delta = add.delta(from..from + (end - at) as usize * element);
+                self.change_block(hold, at..end, add.author(), delta, progress, None);
+            }
+            at = end;
+        }
+    }
+}
+
+/// The steps of one round on one stripe, counted.
+pub(super) struct Steps {
+    pub(super) round: u64,
+    /// Those that somebody has done before.
+    pub(super) done: u64,
+    pub(super) taken: u64,
+}
+
+impl Steps {
+    /// Goes one further; what the stripe's word will say then, if there is something to do.
+    #[inline]
+    fn next(&mut self) -> Option<Progress<'static>> {
+        self.taken += 1;
+        (self.taken > self.done).then(|| Progress::Stripe(word(self.round, self.taken)))
     }
 }

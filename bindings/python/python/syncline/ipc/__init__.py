@@ -7,9 +7,9 @@
     client.send({"loss": 0.25})
     server.clients(1, lambda each: print(each.recv()))
 
-Messages are plain data: None, bool, int, float, str, bytes, lists and dicts of these, and arrays of any size. Nothing is
-pickled. Both sides need the same token: the ``token=`` argument, else ``SYNCLINE_TOKEN``, else a secret that all programs
-of one user on one host share through a file only this user can read, so that these need to be told nothing.
+Messages are plain data: None, bool, int, float, str, bytes, lists and dicts of these, and arrays of any size. Nothing
+is pickled. Both sides need the same token: the ``token=`` argument, else ``SYNCLINE_TOKEN``, else a secret that all
+programs of one user on one host share through a file only this user can read: these need to be told nothing.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def server(
 ) -> tuple[Server, int]:
     """Listens for clients and returns ``(server, port)``; port 0 takes a free one.
 
-    ``host`` is an IPv4 or IPv6 address or a name (``"0.0.0.0"``: all interfaces), or ``"unix:NAME"`` for a Unix socket, of
-    which no file is made even if the name looks like a path. ``encrypt`` is on for TCP unless it listens on loopback
-    only; either side may insist. ``timeout`` is how many seconds a call waits unless it says otherwise.
+    ``host`` is an IPv4 or IPv6 address or a name (``"0.0.0.0"``: all interfaces), or ``"unix:NAME"`` for a Unix socket,
+    of which no file is made even if the name looks like a path. ``encrypt`` is on for TCP unless it listens on
+    loopback only; either side may insist. ``timeout`` is how many seconds a call waits unless it says otherwise.
     """
     return ipc_server(host, port, token, encrypt, timeout)
 

@@ -9,7 +9,7 @@ use super::super::{BootstrapError, Environment, HostSpan, Launch, Meeting};
 use super::{node_of, settled};
 
 /// The begin of every such file's name.
-pub(in super::super) const PREFIX: &str = "syncline-localhost-";
+pub(crate) const LOCALHOST_NAMES: &str = "syncline-localhost-";
 
 /// Node `node` of `nodes` on this host. They find each other by `key`, a process id; by default that of their parent.
 ///
@@ -28,5 +28,5 @@ pub fn localhost(environment: &Environment, node: u32, nodes: u32, key: Option<u
 /// In the user's own run-time folder, else in the folder that every process of a host shares.
 fn meeting_file(environment: &Environment, key: u32) -> PathBuf {
     let own = environment.get("XDG_RUNTIME_DIR").map(Path::new).filter(|path| path.is_absolute() && path.is_dir());
-    own.unwrap_or(Path::new("/tmp")).join(format!("{PREFIX}{}-{key}", environment.user()))
+    own.unwrap_or(Path::new("/tmp")).join(format!("{LOCALHOST_NAMES}{}-{key}", environment.user()))
 }

@@ -17,6 +17,7 @@ mod slurm;
 
 pub use discovered::{Reservation, discovered};
 pub use fixed::fixed;
+pub(super) use localhost::LOCALHOST_NAMES;
 pub use localhost::localhost;
 pub use slurm::{SlurmNode, slurm};
 

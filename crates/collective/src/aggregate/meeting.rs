@@ -10,7 +10,7 @@ use syncline_shm::outbox::{Outbox, Post};
 use syncline_shm::wait::{WaitError, wait_for};
 
 use super::head::Head;
-use crate::setup::find;
+use crate::finding::find;
 
 /// The most that one box holds.
 pub(super) const CHUNK: usize = 1 << 20;

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error, Job, Vigil};
 use syncline_tensor::DType;
-use syncline_tensor::kernels::{ReduceOp, reduce_many_into};
+use syncline_tensor::kernels::{ReduceOp, divide, reduce_many_into};
 
+use crate::call::Failure;
 use head::{Head, mismatch};
 use meeting::{CHUNK, Desk, Neighbour, Neighbours};
 use speakers::Speakers;
@@ -22,9 +23,9 @@ const SMALL: usize = 8 << 10;
 /// What two workers exchange at a time: it stays in the cache, and they need few meetings anyway.
 const CHUNK_OF_TWO: usize = 256 << 10;
 
-/// The aggregates of a job, of which one runs at a time.
+/// The aggregates of a job: sums over all its workers that go on without their dead where the job does. One runs at a time.
 #[derive(Default)]
-pub(crate) struct Aggregates {
+pub struct Aggregates {
     state: Mutex<State>,
 }
 
@@ -51,20 +52,6 @@ struct Places {
     speakers: Option<Speakers>,
 }
 
-/// How a call went wrong.
-enum Failure {
-    /// In a way that all workers saw alike: the next call finds them in step.
-    Agreed(Error),
-    /// Nobody knows how far the others came.
-    Astray(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure::Astray(error)
-    }
-}
-
 /// What a call is about.
 struct Call {
     head: Head,
@@ -77,8 +64,12 @@ struct Call {
 }
 
 impl Aggregates {
-    /// Combines `array` over all workers.
-    pub(crate) fn run(&self, job: &Job, array: &mut [u8], dtype: DType, op: ReduceOp, by: Deadline) -> Result<(), Error> {
+    /// Combines `array` over all workers, in place and in order of worker, without servers: the same bits on every worker.
+    ///
+    /// Workers that bring different sizes, dtypes or operations all get `ContractMismatch`, with their arrays unchanged.
+    /// After any other error the array is a mixture; after a timeout or an interrupt this worker is out of step with the
+    /// others, and its later calls fail with the same error. Threads of one process take turns.
+    pub fn run(&self, job: &Job, array: &mut [u8], dtype: DType, op: ReduceOp, by: Deadline) -> Result<(), Error> {
         let vigil = job.vigil();
         vigil.usable("aggregate")?;
         if !job.role().works() {
@@ -153,6 +144,12 @@ impl Aggregates {
     }
 }
 
+impl std::fmt::Debug for Aggregates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Aggregates")
+    }
+}
+
 impl Places {
     fn find(job: &Job, worker: u32, ranks: Vec<u32>, by: Deadline) -> Result<Places, Error> {
         let number = |rank: u32| ranks.iter().position(|other| *other == rank).map(|worker| (worker as u32, rank));
@@ -187,8 +184,17 @@ impl Call {
             }
             at = end;
             if at == array.len() {
-                return Ok(());
+                return self.mean(array);
             }
+        }
+    }
+
+    /// What is left to do for a mean: those who brought a part are known.
+    fn mean(&self, array: &mut [u8]) -> Result<(), Failure> {
+        let contributors = self.began.as_ref().map_or(0, Vec::len) as u32;
+        match self.op {
+            ReduceOp::Mean => Ok(divide(self.dtype, array, contributors).map_err(|_| garbled())?),
+            _ => Ok(()),
         }
     }
 

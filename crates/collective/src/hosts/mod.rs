@@ -1,0 +1,242 @@
+//! Collectives of ranks on several hosts: inside each host first, then one leader per host.
+//!
+//! What is large goes between hosts once in each direction; see [`plan::hosts`](crate::plan::hosts) for the picture and the cost. What has
+//! no use for leaders (gathers, scatters, exchanges of all with all) goes over links between all members. The bits are those of
+//! the left fold over the hosts in order of their first members.
+
+mod layout;
+#[cfg(test)]
+mod suite;
+
+use std::ops::Range;
+
+use syncline_cluster::{Error, Group, Vigil};
+use syncline_tensor::DType;
+use syncline_tensor::kernels::{ReduceOp, reduce_many_into};
+
+use crate::call::{Call, Failure, What};
+use crate::engine::Merge;
+use crate::links::{Ledger, Mesh, Numbers, Refusal, Relay, finish};
+use crate::plan::PlanSettings;
+use layout::Layout;
+
+/// What travels between hosts at a time: one meeting inside a host.
+const SEGMENT: usize = 512 << 10;
+/// Segments that are between hosts while the next are collected.
+const AHEAD: usize = 4;
+/// Contributions of a whole host up to this size go to all leaders, which fold them all.
+const SMALL: usize = 16 << 10;
+
+/// What ranks of one host do among themselves, the leader being the first. All of them make the same calls.
+pub(crate) trait Neighbours {
+    /// Returns how many contribute when all have come; calls that differ are `Agreed`.
+    fn roll_call(&mut self, call: &Call<'_>) -> Result<u32, Failure>;
+    /// Everybody's bytes, in order, for those who `want` them.
+    fn gather(&mut self, call: &Call<'_>, mine: &[u8], want: bool) -> Result<Option<Vec<Vec<u8>>>, Failure>;
+    /// Everybody's `array` becomes that of `root`.
+    fn broadcast(&mut self, call: &Call<'_>, array: &mut [u8], root: usize) -> Result<(), Failure>;
+    /// The message of the first, of any length.
+    fn broadcast_message(&mut self, call: &Call<'_>, message: &[u8]) -> Result<Vec<u8>, Failure>;
+}
+
+/// A group whose members sit on several hosts.
+pub(crate) struct Hosts<N> {
+    layout: Layout,
+    /// Those of this host; none where this rank is alone on it.
+    near: Option<N>,
+    /// The leaders, where this rank is one.
+    leaders: Option<Mesh>,
+    /// Links between all members.
+    everyone: Mesh,
+}
+
+impl<N: Neighbours> Hosts<N> {
+    /// The members of `group`, of which those in one of `neighbourhoods` share memory. `near` makes what joins the members on this
+    /// host, given their ranks; it is not asked where there is one.
+    pub(crate) fn new(
+        vigil: &Vigil,
+        group: &Group,
+        neighbourhoods: &[Vec<u32>],
+        settings: &PlanSettings,
+        near: impl FnOnce(Group) -> Result<N, Error>,
+    ) -> Result<Hosts<N>, Error> {
+        let layout = Layout::of(group, neighbourhoods);
+        let ranks = |positions: &[usize]| positions.iter().map(|position| group.ranks()[*position]).collect::<Vec<u32>>();
+        let here = Group::new(ranks(&layout.hosts[layout.host]), vigil.me()).expect("this rank is on its host");
+        let near = if here.len() > 1 { Some(near(here)?) } else { None };
+        let leaders = Group::new(ranks(&layout.leaders()), vigil.me());
+        let leaders = leaders.map(|leaders| Mesh::new(vigil.clone(), leaders, "leaders", settings.clone()));
+        let everyone = Mesh::new(vigil.clone(), group.clone(), "group", settings.clone());
+        Ok(Hosts { layout, near, leaders, everyone })
+    }
+
+    /// Where the traffic of this rank is counted: between leaders, and between all members.
+    pub(crate) fn ledgers(&self) -> Vec<std::sync::Arc<Ledger>> {
+        self.leaders.iter().chain([&self.everyone]).map(Mesh::ledger).collect()
+    }
+
+    /// Links between all members, for what has no use for leaders.
+    pub(crate) fn everyone(&mut self) -> &mut Mesh {
+        &mut self.everyone
+    }
+
+    /// Returns how many contribute when all members have come. An error is the same on all.
+    pub(crate) fn roll_call(&mut self, call: &Call<'_>) -> Result<u32, Failure> {
+        let heard = match &mut self.near {
+            Some(near) => match near.roll_call(call) {
+                Ok(contributors) => Ok(contributors),
+                Err(Failure::Agreed(error)) => Err(error),
+                Err(astray) => return Err(astray),
+            },
+            None => Ok(u32::from(call.contributes)),
+        };
+        let mut verdict = None;
+        if let Some(leaders) = &mut self.leaders {
+            let (count, refusal) = match heard {
+                Ok(count) => (count, None),
+                Err(error) => (0, Some(Refusal::of(&error))),
+            };
+            verdict = Some(leaders.agree(call, count, refusal));
+        }
+        let Some(near) = &mut self.near else { return verdict.expect("who is alone leads") };
+        // Whoever is out of step says nothing more; its neighbours find out about the same culprit.
+        let words = match verdict {
+            Some(Err(Failure::Astray(error))) => return Err(Failure::Astray(error)),
+            Some(Err(Failure::Agreed(error))) => Refusal::of(&error).encode(),
+            Some(Ok(count)) => count.to_le_bytes().to_vec(),
+            None => Vec::new(),
+        };
+        // The calls may differ here, and that is what the message is about.
+        let told = Call { number: 0, what: What::BroadcastMessage { root: 0 }, ..*call };
+        let words = near.broadcast_message(&told, &words)?;
+        match words[..] {
+            [a, b, c, d] => Ok(u32::from_le_bytes([a, b, c, d])),
+            _ => Err(Failure::Agreed(Refusal::decode(&words).into_error(&call.operation()))),
+        }
+    }
+
+    /// Combines `array` over all members, in place; returns how many contribute.
+    pub(crate) fn all_reduce(&mut self, array: &mut [u8], dtype: DType, op: ReduceOp, call: &Call<'_>) -> Result<u32, Failure> {
+        let contributors = self.roll_call(call)?;
+        self.reduce_more(call, contributors, array, dtype, op)?;
+        Ok(contributors)
+    }
+
+    /// Combines one more array in the same call, after the roll call.
+    pub(crate) fn reduce_more(
+        &mut self,
+        call: &Call<'_>,
+        contributors: u32,
+        array: &mut [u8],
+        dtype: DType,
+        op: ReduceOp,
+    ) -> Result<(), Failure> {
+        if array.len() * self.layout.largest() <= SMALL {
+            self.all_reduce_small(array, dtype, op, call)?;
+        } else {
+            self.all_reduce_large(array, Numbers { dtype, op }, call)?;
+        }
+        finish(array, dtype, op, contributors);
+        Ok(())
+    }
+
+    /// Combines `array` over all members into the array of `root`.
+    pub(crate) fn reduce(&mut self, array: &mut [u8], dtype: DType, op: ReduceOp, root: usize, call: &Call<'_>) -> Result<(), Failure> {
+        if self.layout.position == root {
+            return self.all_reduce(array, dtype, op, call).map(drop);
+        }
+        self.all_reduce(&mut array.to_vec(), dtype, op, call).map(drop)
+    }
+
+    /// Makes everybody's `array` that of `root`.
+    pub(crate) fn broadcast(&mut self, array: &mut [u8], root: usize, call: &Call<'_>) -> Result<(), Failure> {
+        self.roll_call(call)?;
+        let (host, place) = self.layout.place(root);
+        if host == self.layout.host
+            && let Some(near) = &mut self.near
+        {
+            near.broadcast(call, array, place)?;
+        }
+        if let Some(leaders) = &mut self.leaders {
+            leaders.broadcast(array, host, call)?;
+        }
+        if host != self.layout.host
+            && let Some(near) = &mut self.near
+        {
+            near.broadcast(call, array, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Returns when every member has called it.
+    pub(crate) fn barrier(&mut self, call: &Call<'_>) -> Result<(), Failure> {
+        self.roll_call(call).map(drop)
+    }
+
+    /// Folds messages along a tree over all members.
+    pub(crate) fn fold(&mut self, mine: Vec<u8>, merge: &mut Merge<'_>, call: &Call<'_>) -> Result<(Vec<u8>, u32), Failure> {
+        self.everyone.fold(mine, merge, call)
+    }
+
+    fn all_reduce_small(&mut self, array: &mut [u8], dtype: DType, op: ReduceOp, call: &Call<'_>) -> Result<(), Failure> {
+        let leads = self.leaders.is_some();
+        let brought = match &mut self.near {
+            Some(near) => near.gather(call, array, leads)?,
+            None => Some(vec![array.to_vec()]),
+        };
+        if let Some((leaders, brought)) = self.leaders.as_mut().zip(brought) {
+            let all = leaders.all_gather(&brought.concat(), call)?;
+            let sources: Vec<&[u8]> = match array.len() {
+                0 => vec![&[]],
+                len => all.iter().flat_map(|host| host.chunks(len)).collect(),
+            };
+            let folded = reduce_many_into(op, dtype, array, &sources);
+            folded.map_err(|error| Error::System { operation: call.operation(), detail: error.to_string() })?;
+        }
+        match &mut self.near {
+            Some(near) => near.broadcast(call, array, 0),
+            None => Ok(()),
+        }
+    }
+
+    /// Segment by segment: while one is between the hosts the next are collected.
+    fn all_reduce_large(&mut self, array: &mut [u8], numbers: Numbers, call: &Call<'_>) -> Result<(), Failure> {
+        let ranges: Vec<Range<usize>> = (0..array.len()).step_by(SEGMENT).map(|start| start..array.len().min(start + SEGMENT)).collect();
+        let near = &mut self.near;
+        let Some(leaders) = &mut self.leaders else {
+            let near = near.as_mut().expect("who does not lead has a leader");
+            for turn in 0..ranges.len() + AHEAD {
+                if let Some(range) = ranges.get(turn) {
+                    near.gather(call, &array[range.clone()], false)?;
+                }
+                if let Some(range) = turn.checked_sub(AHEAD).and_then(|turn| ranges.get(turn)) {
+                    near.broadcast(call, &mut array[range.clone()], 0)?;
+                }
+            }
+            return Ok(());
+        };
+        let segments: Vec<usize> = ranges.iter().map(Range::len).collect();
+        let (before, here, all) = self.layout.counts();
+        let relay = Relay { numbers, segments: &segments, before, here, all };
+        leaders.relay(call, &relay, |desk| {
+            for turn in 0..ranges.len() + AHEAD {
+                if let Some(range) = ranges.get(turn) {
+                    let mine = &array[range.clone()];
+                    desk.supply(match near {
+                        Some(near) => near.gather(call, mine, true)?.unwrap_or_default(),
+                        None => vec![mine.to_vec()],
+                    });
+                }
+                if let Some(range) = turn.checked_sub(AHEAD).and_then(|turn| ranges.get(turn)) {
+                    // Without a result the relay has failed, and its own error is the one that counts.
+                    let gone = || Failure::Astray(Error::Closed { operation: call.operation() });
+                    array[range.clone()].copy_from_slice(&desk.result().ok_or_else(gone)?);
+                    if let Some(near) = near {
+                        near.broadcast(call, &mut array[range.clone()], 0)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! Jobs of threads that take each other for several hosts: any layout, the bits of the left fold, one crossing each way.
+
+use std::time::{Duration, Instant};
+
+use syncline_cluster::bootstrap::{Arguments, Environment, find};
+use syncline_cluster::{Deadline, ErrorKind, Group, Job, Settings, TransportChoice};
+use syncline_tensor::DType;
+use syncline_tensor::kernels::{ReduceOp, cast, divide, reduce_many_into};
+use syncline_testkit::ranks::threads;
+
+use super::*;
+
+/// Links take the place of memory: what is tested is how the hosts work together.
+impl Neighbours for Mesh {
+    fn roll_call(&mut self, call: &Call<'_>) -> Result<u32, Failure> {
+        Mesh::roll_call(self, call)
+    }
+
+    fn gather(&mut self, call: &Call<'_>, mine: &[u8], want: bool) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        let all = Mesh::gather(self, mine, 0, call)?;
+        assert_eq!(all.is_some(), want, "the first leads");
+        Ok(all)
+    }
+
+    fn broadcast(&mut self, call: &Call<'_>, array: &mut [u8], root: usize) -> Result<(), Failure> {
+        Mesh::broadcast(self, array, root, call)
+    }
+
+    fn broadcast_message(&mut self, call: &Call<'_>, message: &[u8]) -> Result<Vec<u8>, Failure> {
+        let leads = self.position() == 0;
+        Mesh::broadcast_message(self, leads.then_some(message), 0, call)
+    }
+}
+
+struct Rank {
+    job: Job,
+    hosts: Hosts<Mesh>,
+    me: usize,
+    number: u64,
+}
+
+impl Rank {
+    fn call<'a>(&mut self, what: What<'a>) -> Call<'a> {
+        self.number += 1;
+        Call { number: self.number, what, site: "hosts.rs:1", by: soon(), started: Instant::now(), contributes: true }
+    }
+
+    fn all_reduce(&mut self, array: &mut [u8], dtype: DType, op: ReduceOp) -> Result<u32, Failure> {
+        let call = self.call(What::AllReduce { dtype, op, count: array.len() / dtype.size() });
+        self.hosts.all_reduce(array, dtype, op, &call)
+    }
+}
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(20))
+}
+
+/// Runs `body` on ranks that sit on `hosts`.
+fn on<T: Send>(name: &str, hosts: &[Vec<u32>], body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
+    let ranks: usize = hosts.iter().map(Vec::len).sum();
+    let rendezvous = format!("unix:@hosts-{}-{name}-{hosts:?}", std::process::id()).replace([' ', '[', ']', ','], "");
+    threads(ranks, |me| {
+        let (number, world) = (me.to_string(), ranks.to_string());
+        let environment = Environment::from_variables([
+            ("SYNCLINE_RANK", number.as_str()),
+            ("SYNCLINE_WORLD_SIZE", world.as_str()),
+            ("SYNCLINE_RENDEZVOUS", rendezvous.as_str()),
+            ("SYNCLINE_TOKEN", "t"),
+        ]);
+        let launch = find(&environment, &Arguments::default()).expect("a sound environment");
+        let settings = Settings { transport: TransportChoice::Tcp, encrypt: false, ..Settings::default() };
+        let job = Job::join(&launch, &settings, soon()).expect("everybody comes");
+        let vigil = job.vigil();
+        let group = Group::world(ranks as u32, me as u32);
+        let near = |group: Group| Ok(Mesh::new(job.vigil(), group, "near", PlanSettings::default()));
+        let hosts = Hosts::new(&vigil, &group, hosts, &PlanSettings::default(), near).expect("a layout");
+        body(&mut Rank { job, hosts, me, number: 0 })
+    })
+}
+
+fn numbers(position: usize, count: usize, dtype: DType) -> Vec<u8> {
+    let value = |index: usize| ((index * 7919 + position * 104_729) % 1013) as f32 / 7.0 - 60.0;
+    let floats: Vec<u8> = (0..count).flat_map(|index| value(index).to_le_bytes()).collect();
+    let mut bytes = vec![0; count * dtype.size()];
+    cast(DType::F32, &floats, dtype, &mut bytes).expect("as many");
+    bytes
+}
+
+fn left_fold(order: &[u32], count: usize, dtype: DType, op: ReduceOp) -> Vec<u8> {
+    let all: Vec<Vec<u8>> = order.iter().map(|position| numbers(*position as usize, count, dtype)).collect();
+    let sources: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+    let mut out = vec![0; count * dtype.size()];
+    reduce_many_into(op, dtype, &mut out, &sources).expect("of one length");
+    if op == ReduceOp::Mean {
+        divide(dtype, &mut out, order.len() as u32).expect("whole numbers");
+    }
+    out
+}
+
+#[test]
+fn every_layout_has_the_bits_of_the_left_fold() {
+    let layouts: [&[Vec<u32>]; 6] = [
+        &[vec![0], vec![1]],
+        &[vec![0, 1], vec![2, 3]],
+        &[vec![0, 1, 2], vec![3]],
+        &[vec![0], vec![1, 2], vec![3]],
+        &[vec![0, 2], vec![1, 3, 4]],
+        &[vec![0, 1], vec![2], vec![3], vec![4, 5]],
+    ];
+    for hosts in layouts {
+        let order = hosts.concat();
+        on("bits", hosts, |rank| {
+            for (count, dtype, op) in [
+                (0, DType::F32, ReduceOp::Sum),
+                (5, DType::F32, ReduceOp::Sum),
+                (3000, DType::F16, ReduceOp::Sum),
+                (700_001, DType::F16, ReduceOp::Sum),
+                (400_001, DType::F32, ReduceOp::Mean),
+                (30_001, DType::I64, ReduceOp::Max),
+            ] {
+                let mut array = numbers(rank.me, count, dtype);
+                assert_eq!(rank.all_reduce(&mut array, dtype, op).expect("a result"), order.len() as u32);
+                assert!(array == left_fold(&order, count, dtype, op), "{op} of {count} {dtype} on {hosts:?}");
+            }
+            for root in [0, order.len() - 1] {
+                for count in [6, 200_003] {
+                    let call = rank.call(What::Broadcast { dtype: DType::F32, count, root });
+                    let mut array = numbers(rank.me, count, DType::F32);
+                    rank.hosts.broadcast(&mut array, root, &call).expect("the root's array");
+                    assert!(array == numbers(root, count, DType::F32), "from {root} on {hosts:?}");
+                    let call = rank.call(What::Reduce { dtype: DType::F32, op: ReduceOp::Sum, count, root });
+                    let mut array = numbers(rank.me, count, DType::F32);
+                    rank.hosts.reduce(&mut array, DType::F32, ReduceOp::Sum, root, &call).expect("a sum at the root");
+                    let sum = left_fold(&order, count, DType::F32, ReduceOp::Sum);
+                    assert!(array == if rank.me == root { sum } else { numbers(rank.me, count, DType::F32) });
+                }
+            }
+            let call = rank.call(What::Barrier);
+            rank.hosts.barrier(&call).expect("all come");
+            rank.job.leave(soon()).expect("a polite end");
+        });
+    }
+}
+
+#[test]
+fn an_array_crosses_between_two_hosts_once_each_way() {
+    let count = 1 << 20;
+    let reports = on("crossing", &[vec![0, 1], vec![2, 3]], |rank| {
+        let mut array = numbers(rank.me, count, DType::F32);
+        rank.all_reduce(&mut array, DType::F32, ReduceOp::Sum).expect("a sum");
+        let reports: Vec<_> = rank.hosts.ledgers().iter().flat_map(|ledger| ledger.reports()).collect();
+        rank.job.leave(soon()).expect("a polite end");
+        reports
+    });
+    let size = 4 * count as u64;
+    for (leader, other) in [(0, 2), (2, 0)] {
+        let [report] = &reports[leader][..] else { panic!("{:?}", reports[leader]) };
+        assert_eq!(report.peer, other);
+        assert!((size..size + 1000).contains(&report.bytes_sent) && (size..size + 1000).contains(&report.bytes_received), "{report:?}");
+    }
+    assert!(reports[1].is_empty() && reports[3].is_empty(), "only leaders speak between hosts");
+}
+
+#[test]
+fn calls_that_differ_inside_a_host_or_between_hosts_are_one_error() {
+    for odd in 0..4 {
+        let errors = on(&format!("odd{odd}"), &[vec![0, 1], vec![2, 3]], |rank| {
+            let mut array = numbers(0, if rank.me == odd { 4 } else { 5 }, DType::F32);
+            let error = match rank.all_reduce(&mut array, DType::F32, ReduceOp::Sum) {
+                Err(Failure::Agreed(error)) => error,
+                other => panic!("{other:?}"),
+            };
+            let call = rank.call(What::Barrier);
+            rank.hosts.barrier(&call).expect("still in step");
+            rank.job.leave(soon()).expect("a polite end");
+            assert_eq!(error.kind(), ErrorKind::ContractMismatch, "{error}");
+            error.to_string()
+        });
+        assert!(errors.iter().all(|error| *error == errors[0]), "{errors:#?}");
+        assert!(["the sum of 4 float32", "the sum of 5 float32"].iter().all(|words| errors[0].contains(words)), "{}", errors[0]);
+    }
+}
+
+#[test]
+fn whoever_dies_is_named_on_every_host() {
+    for victim in 0..4 {
+        let errors = on(&format!("dies{victim}"), &[vec![0, 1], vec![2, 3]], |rank| {
+            let (dtype, op, count) = (DType::F32, ReduceOp::Sum, 1 << 20);
+            let mut array = numbers(rank.me, count, dtype);
+            rank.all_reduce(&mut array, dtype, op).expect("all live");
+            if rank.me == victim {
+                let call = rank.call(What::AllReduce { dtype, op, count });
+                rank.hosts.roll_call(&call).expect("all come");
+                return None;
+            }
+            let since = Instant::now();
+            match rank.all_reduce(&mut array, dtype, op) {
+                Err(Failure::Astray(error)) => {
+                    assert!(since.elapsed() < Duration::from_secs(5), "after {:?}: {error}", since.elapsed());
+                    rank.job.abort("it failed");
+                    Some(error)
+                }
+                other => panic!("rank {}: {other:?}", rank.me),
+            }
+        });
+        for error in errors.iter().flatten() {
+            assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::PeerLost, Some(victim as u32)), "{error}");
+        }
+        assert_eq!(errors.iter().flatten().count(), 3);
+    }
+}

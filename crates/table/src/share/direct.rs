@@ -1,0 +1,97 @@
+//! Small adds that need no outbox: one change under one redo record is in the table or not, whoever dies.
+//!
+//! Two workers that add to the same few kilobytes in tight loops would hand the cache lines to and fro with every add,
+//! which costs far more than the adds. So they take turns of some microseconds: who finds that another hand has been at
+//! the stripe since, twice in a short time, leaves it alone for a moment. Who adds now and then never waits.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use syncline_cluster::{Deadline, Error};
+use syncline_shm::outbox::Outbox;
+use syncline_shm::store::Progress;
+
+use super::apply::Author;
+use super::{LocalShare, Selection};
+use crate::{AddOptions, Consistency};
+
+/// How long a worker is left alone with a stripe that several want, in nanoseconds.
+const TURN: u64 = 4_000;
+/// Meetings less than this apart are a fight, in nanoseconds.
+const FIGHT: u64 = 5 * TURN;
+
+/// When this process last found that another had been at a stripe of its own.
+pub(super) struct Turns {
+    since: Instant,
+    met: AtomicU64,
+}
+
+impl Turns {
+    pub(super) fn new() -> Turns {
+        Turns { since: Instant::now(), met: AtomicU64::new(0) }
+    }
+
+    /// Another hand has been there: lets it go on for a moment if that happens all the time.
+    #[cold]
+    fn met(&self) {
+        let now = || self.since.elapsed().as_nanos() as u64;
+        let start = now();
+        let mut at = start;
+        if start - self.met.load(Relaxed).min(start) < FIGHT {
+            while at < start + TURN {
+                (0..8).for_each(|_| std::hint::spin_loop());
+                at = now();
+            }
+        }
+        self.met.store(at, Relaxed);
+    }
+}
+
+impl LocalShare {
+    /// Adds without a detour, if it is one change: to all of a small async share, or to one row. False when it is not.
+    pub(crate) fn add_directly(
+        &self,
+        worker: u32,
+        sequence: u64,
+        rows: Selection<'_>,
+        options: &AddOptions,
+        delta: &[u8],
+        by: Deadline,
+    ) -> Result<bool, Error> {
+        let Some(elements) = self.one_change(rows) else { return Ok(false) };
+        if self.place.spec.consistency != Consistency::Async || self.has_unapplied(worker) {
+            return Ok(false);
+        }
+        self.enter("add")?;
+        let mut post = self.post(worker)?;
+        let mut hand = self.hand();
+        let index = self.store.stripe_of(elements.start);
+        if hand.was_followed(&self.store, index) {
+            self.turns.met();
+        }
+        let mut hold = self.take(&mut hand, index, by)?;
+        let value = Outbox::progress_value(sequence, delta.len() as u64);
+        let progress = Progress::Outbox { worker, word: self.outboxes[worker as usize].progress_word(), value };
+        self.change_block(&mut hold, elements, Author { worker, options }, delta, progress, None);
+        drop(hold);
+        post.pass(sequence);
+        Ok(true)
+    }
+
+    /// The elements that an add changes, if they are few and lie in one stripe.
+    #[inline]
+    fn one_change(&self, rows: Selection<'_>) -> Option<Range<u64>> {
+        let elements = match rows {
+            Selection::All => 0..self.store.layout().elements,
+            Selection::Rows(&[id]) if self.place.rows.contains(&(id as u64)) => {
+                let first = (id as u64 - self.place.rows.start) * self.cols;
+                first..first + self.cols
+            }
+            Selection::Rows(_) => return None,
+        };
+        let few = !elements.is_empty() && elements.end - elements.start <= self.block;
+        (few && self.store.stripe_of(elements.start) == self.store.stripe_of(elements.end - 1)).then_some(elements)
+    }
+}
