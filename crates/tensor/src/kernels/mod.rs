@@ -47,7 +47,7 @@ mod subtract;
 mod properties;
 
 pub use cast::{cast, cast_typed};
-pub use dispatch::{SimdLevel, simd_level};
+pub use dispatch::{Loop, SimdLevel, simd_level};
 pub use reduce::{ReduceOp, reduce_into, reduce_into_typed, reduce_many_into, reduce_pair_into, reduce_pair_into_typed};
 pub use rows::{RowLayout, gather_rows, scatter_add_rows, scatter_rows};
 pub use scale::{axpy, axpy_typed, scale, scale_typed};
