@@ -77,7 +77,10 @@ def test_word_vectors_get_better_and_know_their_company(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     ("file", "says"),
-    [("tree_average.py", r"4 nodes, weights \[ 2\. +-1\. +0\.5"), ("tree_function.py", r"of 4 nodes, node \d has the best loss")],
+    [
+        ("tree_average.py", r"4 nodes, weights \[ 2\. +-1\. +0\.5"),
+        ("tree_function.py", r"of 4 nodes, node \d has the best loss"),
+    ],
 )
 def test_trees_average_and_choose(stage: Stage, file: str, says: str) -> None:
     ended = run(stage, file, under=LAUNCHERS["syncline"]())

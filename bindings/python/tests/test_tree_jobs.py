@@ -70,6 +70,25 @@ tree = sl.DiscoveredTree(node, nodes, "127.0.0.1", 0, publish, query)
         assert (ended.status, ended.out) == (0, "closed\n"), ended
 
 
+def test_an_ipc_server_and_its_clients_may_introduce_the_nodes(stage: Stage) -> None:
+    port = free_port()
+    code = f"""
+from syncline import ipc
+if node == 1:
+    server, _ = ipc.server("127.0.0.1", {port})
+    tree = sl.Tree(1, nodes, 2, server)
+else:
+    client = ipc.client("127.0.0.1", {port})
+    tree = sl.Tree(4 if node == 2 else None, nodes, 2, client=client)
+assert sorted(tree.all_gather(tree.node)) == [1, 2, 3, 4] and (node != 2 or tree.node == 4)
+assert tree.all_reduce(tree.node) == (10, 4)
+print("done", flush=True)
+"""
+    for program in nodes(stage, 4, code):
+        ended = program.end()
+        assert (ended.status, ended.out, ended.err) == (0, "done\n", ""), ended
+
+
 def test_what_the_programs_own_functions_raise_is_what_is_seen(stage: Stage) -> None:
     code = """
 def broken(*_):
@@ -88,7 +107,8 @@ def test_settings_that_make_no_sense_are_refused(stage: Stage) -> None:
         """
         import syncline as sl
         for make in [lambda: sl.Tree(1, 2, 1), lambda: sl.Tree(1, 2, plan="star"), lambda: sl.LocalhostTree(3, 2),
-                     lambda: sl.LocalhostTree(0, 2), lambda: sl.Tree(None, 2), lambda: sl.LocalhostTree(1, 2, timeout=-1)]:
+                     lambda: sl.LocalhostTree(0, 2), lambda: sl.Tree(None, 2),
+                     lambda: sl.LocalhostTree(1, 2, timeout=-1)]:
             try:
                 make()
             except sl.ConfigurationError as error:

@@ -7,7 +7,9 @@ from conftest import Ended, Stage, command
 
 
 def run(stage: Stage, nodes: int, code: str, **more: str) -> Ended:
-    ended = stage.run(code, under=[command("syncline"), "run", "-n", str(nodes)], env={"SYNCLINE_TIMEOUT": "15", **more})
+    ended = stage.run(
+        code, under=[command("syncline"), "run", "-n", str(nodes)], env={"SYNCLINE_TIMEOUT": "15", **more}
+    )
     assert ended.status == 0, str(ended)
     assert ended.out.count("done") == nodes, str(ended)
     return ended
@@ -140,7 +142,8 @@ def test_numbers_arrays_and_structures_of_all_kinds_are_reduced(stage: Stage) ->
         assert tree.all_reduce(1.5 * node) == (9.0, 3)
         assert tree.all_reduce(node, "mean") == (2.0, 3)
         assert tree.all_reduce(node == 2, "or") == (True, 3)
-        assert tree.all_reduce(np.float32(node))[0] == np.float32(6) and type(tree.all_reduce(np.float32(1))[0]) is np.float32
+        assert tree.all_reduce(np.float32(node))[0] == np.float32(6)
+        assert type(tree.all_reduce(np.float32(1))[0]) is np.float32
         Pair = collections.namedtuple("Pair", "left right")
         weight, bias = np.full((2, 2), node, "float32"), np.full(2, node, ml_dtypes.bfloat16)
         model = {"z": [weight, 1], "a": Pair(bias, {"lr": 0.5 * node}), "n": {2: node, 10: -node}}
@@ -182,7 +185,8 @@ def test_a_function_is_called_once_per_leaf_and_child(stage: Stage) -> None:
         def longest(mine, received):
             calls.append(type(mine).__name__)
             return max(mine, received, key=len)
-        assert tree.all_reduce({"a": "x" * tree.node, "b": [b"y" * tree.node]}, longest)[0] == {"a": "xxxx", "b": [b"yyyy"]}
+        result, _ = tree.all_reduce({"a": "x" * tree.node, "b": [b"y" * tree.node]}, longest)
+        assert result == {"a": "xxxx", "b": [b"yyyy"]}
         total = tree.all_reduce(len(calls))[0]
         assert total == 2 * 3, total  # two leaves, and four nodes have three children between them
 
@@ -242,7 +246,8 @@ def test_values_travel_between_nodes(stage: Stage) -> None:
         assert tree.scatter(array) is array and (array == 1).all()
         model = {"w": np.full(100_000, float(node)), "b": (np.full(3, node), 5 * node)}
         result = tree.broadcast(model, root=3)
-        assert result["w"] is model["w"] and (model["w"] == 3).all() and (model["b"][0] == 3).all() and result["b"][1] == 15
+        assert result["w"] is model["w"] and (model["w"] == 3).all()
+        assert (model["b"][0] == 3).all() and result["b"][1] == 15
         halves = tree.broadcast(np.full(3, 1.5, ml_dtypes.bfloat16) if node == 1 else None)
         assert halves.dtype == ml_dtypes.bfloat16 and (halves == 1.5).all()
 
@@ -252,7 +257,8 @@ def test_values_travel_between_nodes(stage: Stage) -> None:
         else:
             assert gathered is None
         assert tree.all_gather("x" * node) == ["x", "xx", "xxx"]
-        assert tree.all_to_all([f"{node} to {other}" for other in (1, 2, 3)]) == [f"{other} to {node}" for other in (1, 2, 3)]
+        letters = tree.all_to_all([f"{node} to {other}" for other in (1, 2, 3)])
+        assert letters == [f"{other} to {node}" for other in (1, 2, 3)]
         part = tree.reduce_scatter(np.arange(7, dtype="int32") * node, "sum")
         assert part.tolist() == [[0, 6, 12], [18, 24], [30, 36]][node - 1] and part.dtype == np.int32
         assert isinstance(tree.net_stats(), dict) and tree.netStats() == tree.net_stats()
@@ -321,7 +327,8 @@ def test_calls_that_differ_are_shown_to_everybody_with_both_places(stage: Stage)
             caught(lambda: tree.all_reduce({"a" if odd else "b": 1.0}, lambda mine, received: mine)),
         ]
         source = open(__file__).read().splitlines()
-        lines = [next(n for n, line in enumerate(source, 1) if line.endswith(f"# LINE {which}")) for which in ("ONE", "TWO")]
+        place = lambda mark: next(number for number, line in enumerate(source, 1) if line.endswith(mark))
+        lines = [place("# LINE ONE"), place("# LINE TWO")]
         for text in texts:
             assert "rank 1" in text and __file__ in text, text
         assert all(f"{__file__}:{line}" in texts[0] for line in lines), (lines, texts[0])
@@ -344,7 +351,8 @@ def test_an_unknown_reducer_or_a_missing_value_is_said_at_once(stage: Stage) -> 
             except sl.ConfigurationError as error:
                 print(error)
         assert tree.all_reduce(5) == (5, 1) and tree.all_reduce(zero=lambda leaf, index: 0) == (0, 0)
-        assert tree.scatter("x") == "x" and tree.gather(1) == [1] and tree.all_gather(2) == [2] and tree.all_to_all([3]) == [3]
+        assert tree.scatter("x") == "x" and tree.gather(1) == [1]
+        assert tree.all_gather(2) == [2] and tree.all_to_all([3]) == [3]
         assert tree.net_stats() == {} and (tree.node, tree.nodes) == (1, 1)
         assert tree.all_reduce([1, 2], lambda mine, received: None) == ([1, 2], 1)
         tree.barrier()
@@ -352,4 +360,5 @@ def test_an_unknown_reducer_or_a_missing_value_is_said_at_once(stage: Stage) -> 
         """
     )
     assert ended.status == 0, str(ended)
-    assert "there is no value" in ended.out and "no earlier call" in ended.out, ended
+    assert "there is no value" in ended.out, ended
+    assert "no earlier call" in ended.out, ended

@@ -132,10 +132,11 @@ fn slices_go_all_ways() {
             assert_eq!(tree.gather(&mine, 1).expect("all").is_some(), node == 1);
             let part = tree.reduce_scatter(&[0i64, 1, 2, 3, 4, 5, 6], ReduceOp::Sum).expect("a part");
             assert_eq!(part, [vec![0, 3, 6], vec![9, 12], vec![15, 18]][node as usize - 1]);
-            let parts: Vec<[u32; 1]> = (1..=3).map(|other| [10 * node + other]).collect();
-            let parts: Vec<&[u32]> = parts.iter().map(|part| &part[..]).collect();
+            let node = node as i32;
+            let parts: Vec<[i32; 1]> = (1..=3).map(|other| [10 * node + other]).collect();
+            let parts: Vec<&[i32]> = parts.iter().map(|part| &part[..]).collect();
             assert_eq!(tree.all_to_all(&parts).expect("all").concat(), [10 + node, 20 + node, 30 + node]);
-            let pending = tree.all_reduce_start(vec![node as f64; 3], ReduceOp::Mean);
+            let pending = tree.all_reduce_start(vec![f64::from(node); 3], ReduceOp::Mean);
             assert_eq!(pending.wait(&tree).expect("a mean"), (vec![2.0; 3], 3));
             tree.barrier().expect("all are here");
         });

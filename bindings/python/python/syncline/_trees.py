@@ -1,7 +1,7 @@
 """Trees, as far as they are better said in Python: nested values are walked, and leaves that lie oddly are laid out.
 
-The native half comes here for everything but a lone, contiguous, writable array and an operation with a name. Leaves are
-visited in an order that all nodes share: lists in order, dicts by key.
+The native half comes here for everything but a lone, contiguous, writable array and an operation with a name. Leaves
+are visited in an order that all nodes share: lists in order, dicts by key.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def all_reduce(tree: _native.Tree, value: Any, reduce: Reduce, zero: Zero | None
         value = _native.last_value(tree)
         if value is None:
             raise ConfigurationError(
-                "all_reduce: no value, and no earlier call whose value would do\nhint: pass a value of the others' structure"
+                "all_reduce: no value, and no earlier call whose value would do\n"
+                "hint: pass a value of the others' structure"
             )
     while True:
         result, contributors = _round(tree, value, how, zero)
@@ -91,12 +92,21 @@ def introduced(node: int | None, nodes: int, server: Any, client: Any) -> tuple[
             raise ConfigurationError(f"tree: node {node} has a server; node 1 has it, and the others a client")
 
         def publish(host: str, port: int) -> None:
-            wishes: list[tuple[Any, int | None]] = []
-            server.clients(nodes - 1, lambda each: wishes.append((each, each.recv()["node"])))
-            taken = {wish for _, wish in wishes if wish is not None}
-            free = iter(number for number in range(2, nodes + 1) if number not in taken)
-            numbered = iter([wish if wish is not None else next(free) for _, wish in wishes])
-            server.clients(nodes - 1, lambda each: each.send({"node": next(numbered), "host": host, "port": port}))
+            wishes: list[int | None] = []
+
+            def ask(each: Any) -> None:
+                wishes.append(each.recv()["node"])
+                each.id(len(wishes))  # so that they are answered in the order in which they were asked
+
+            server.clients(nodes - 1, ask)
+            free = iter(sorted(set(range(2, nodes + 1)) - set(wishes)))
+            numbers = [wish if wish is not None else next(free) for wish in wishes]
+
+            def answer(each: Any) -> None:
+                node = numbers[each.id() - 1]
+                each.send({"node": node, "host": host, "port": port})
+
+            server.clients(nodes - 1, answer)
 
         return 1, publish, lambda: None
     client.send({"node": node})
@@ -138,15 +148,15 @@ def _checked(reduce: Reduce) -> str | Callable[[Any, Any], Any]:
     if reduce is None:
         return "sum"
     if isinstance(reduce, str) and reduce not in OPERATIONS:
-        raise ConfigurationError(f"all_reduce: reduce={reduce!r} is not one of {', '.join(OPERATIONS)}, and no function")
+        raise ConfigurationError(
+            f"all_reduce: reduce={reduce!r} is not one of {', '.join(OPERATIONS)}, and no function"
+        )
     if not isinstance(reduce, str) and not callable(reduce):
         raise ConfigurationError(f"all_reduce: reduce={reduce!r} is neither the name of an operation nor a function")
     return reduce
 
 
-def _round(
-    tree: _native.Tree, value: Any, how: str | Callable[[Any, Any], Any], zero: Zero | None
-) -> tuple[Any, int]:
+def _round(tree: _native.Tree, value: Any, how: str | Callable[[Any, Any], Any], zero: Zero | None) -> tuple[Any, int]:
     """One reduction; with ``zero`` this node only takes part."""
     paths, leaves = [], []
     for index, (path, leaf) in enumerate(_leaves(value)):
@@ -280,7 +290,9 @@ def _reducible(array: Array, name: str, op: str, path: str) -> str:
     """The dtype that ``array`` is reduced in."""
     if name == "bool":
         if op not in TRUTH_HAS:
-            raise DTypeMismatch(f"all_reduce: the {op} of booleans{_at(path)} is no boolean\nhint: use and, or, min, max")
+            raise DTypeMismatch(
+                f"all_reduce: the {op} of booleans{_at(path)} is no boolean\nhint: use and, or, min, max"
+            )
         return "uint8"
     if name not in KNOWN:
         raise DTypeMismatch(f"all_reduce: {name}{_at(path)} is not one of {', '.join(KNOWN)}")
@@ -314,7 +326,11 @@ def _zeroed(leaf: Any, zero: Any) -> Any:
 
 def _poured_leaf(own: Any, received: Any) -> Any:
     """``received``, in the array ``own`` if that can take it."""
-    if not isinstance(received, np.ndarray) or own is None or isinstance(own, (bool, int, float, str, bytes, np.generic)):
+    if (
+        not isinstance(received, np.ndarray)
+        or own is None
+        or isinstance(own, (bool, int, float, str, bytes, np.generic))
+    ):
         return received
     if not isinstance(own, np.ndarray) and not hasattr(own, "__dlpack__"):
         return received

@@ -118,11 +118,12 @@ impl Collectives {
         let what = What::AllReduceLeaves { op, leaves: &structure };
         self.shared.run(what, contributes, how, |way, call| match way {
             Reached::Alone => Ok(u32::from(contributes)),
+            // A lone array needs nobody's count first, and one meeting is cheaper than two.
+            Reached::Memory(memory) if leaves.len() == 1 => {
+                memory.reduce(call, leaves[0].bytes, Reduction { dtype: leaves[0].dtype, op }, true)
+            }
+            Reached::Links(mesh) if leaves.len() == 1 => mesh.all_reduce(leaves[0].bytes, leaves[0].dtype, op, call),
             Reached::Memory(memory) => {
-                if let [only] = leaves {
-                    // Nobody else needs the count first, and one meeting is cheaper than two.
-                    return memory.reduce(call, only.bytes, Reduction { dtype: only.dtype, op }, true);
-                }
                 let contributors = memory.roll_call(call)?;
                 leaves::for_each_batch(leaves, |dtype, bytes| memory.reduce_more(call, contributors, bytes, Reduction { dtype, op }))?;
                 Ok(contributors)
