@@ -366,6 +366,7 @@ fn closing_is_heard_on_both_sides_and_wakes_who_waits() {
     assert_eq!(server.recv_any(None).unwrap().0, text("last words"));
     clients[0].send(&text("still here")).unwrap();
     assert_eq!(server.recv_any(None).unwrap().0, text("still here"));
+    assert_eq!(server.recv_any_by(None, Deadline::after(Duration::ZERO)).unwrap_err().kind(), ErrorKind::Timeout);
     assert_eq!(server.len(), 2, "who left is forgotten");
     drop(clients.remove(0));
     let error = server.clients(2, |peer| peer.recv().map(|_| ())).unwrap_err();
