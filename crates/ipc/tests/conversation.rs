@@ -388,9 +388,12 @@ fn closing_is_heard_on_both_sides_and_wakes_who_waits() {
     });
     let error = server.recv_any(None).unwrap_err();
     assert!(matches!(&error, Error::Closed { what, .. } if what.contains("no client is connected")), "{error}");
-    let last = client_of(&server);
+    let last = seated(&server, &options());
+    let at_the_door = client_of(&server);
     server.close();
     assert!(matches!(last.recv(), Err(Error::Closed { .. })));
+    let error = at_the_door.recv().unwrap_err(); // in the lobby or not yet: it does not wait for a server that is closed
+    assert!([ErrorKind::Closed, ErrorKind::PeerLost].contains(&error.kind()), "{error}");
     assert!(matches!(server.clients::<Error>(1, |_| Ok(())), Err(Error::Closed { .. })));
     assert!(matches!(server.broadcast(&Value::Nil, None), Err(Error::Closed { .. })));
 }
