@@ -7,7 +7,6 @@
 
 mod call;
 mod engine;
-#[allow(dead_code, reason = "the engine comes next")]
 mod hosts;
 mod leaves;
 mod links;
