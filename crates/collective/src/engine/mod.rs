@@ -124,12 +124,8 @@ impl Collectives {
                 Ok(contributors)
             }
             Reached::Links(mesh) => {
-                // An empty array first: its roll call compares the structures and counts.
-                let contributors = mesh.all_reduce(&mut [], DType::U8, op, call)?;
-                leaves::for_each_batch(leaves, |dtype, bytes| {
-                    let part = Call { what: What::AllReduce { dtype, op, count: bytes.len() / dtype.size() }, ..*call };
-                    mesh.all_reduce(bytes, dtype, op, &part).map(drop)
-                })?;
+                let contributors = mesh.roll_call(call)?;
+                leaves::for_each_batch(leaves, |dtype, bytes| mesh.reduce_more(call, contributors, bytes, dtype, op))?;
                 Ok(contributors)
             }
         })
