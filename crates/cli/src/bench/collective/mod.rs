@@ -25,13 +25,13 @@ use work::{Operation, by_name};
 const COLUMNS: &str = "\
 Columns, as nccl-tests has them:
   who       syncline, or with --peers another library: openmpi, gloo
-  size      bytes of the whole: what each rank brings (allreduce, reduce, reduce_scatter), has in the
-            end (all_gather), sends (all_to_all), or the root has (broadcast, gather)
+  size      bytes of the whole: what each rank brings (allreduce, reduce, reduce_scatter), has in
+            the end (all_gather) or sends (all_to_all), or the root has (broadcast, gather)
   count     the same in numbers
   time      of one operation: the slowest rank's, the median of the runs
   algbw     size / time
-  busbw     algbw x 2(n-1)/n (allreduce), x (n-1)/n (gathers, scatters, all_to_all), x 1 (reduce, broadcast):
-            what the hardware moved, comparable over n
+  busbw     algbw x 2(n-1)/n (allreduce), x (n-1)/n (gathers, reduce_scatter, all_to_all) or
+            x 1 (reduce, broadcast): what the hardware moved, comparable over n
   #wrong    numbers that are not what they should be, over all ranks
 
 With unix, tcp and noise every process counts as a host of its own.

@@ -73,8 +73,8 @@ impl Point {
 #[derive(Debug, Args)]
 pub(crate) struct RankOptions {
     operation: Operation,
-    #[arg(value_delimiter = ',')]
-    sizes: Vec<usize>,
+    /// With commas between them.
+    sizes: String,
     dtype: String,
     redop: String,
     #[arg(action = clap::ArgAction::Set)]
@@ -89,7 +89,8 @@ pub(crate) fn run_rank(options: &RankOptions) -> Result<(), String> {
     let dtype = DType::from_name(&options.dtype).map_err(|error| error.to_string())?;
     let redop = by_name(&options.redop)?;
     let collectives = session.collectives().map_err(failed)?;
-    for &size in &options.sizes {
+    for size in options.sizes.split(',') {
+        let size: usize = size.parse().map_err(|_| format!("{size} is no number of bytes"))?;
         let array = match options.shared {
             true => Array::Shared(session.empty_shared(size.max(1)).map_err(failed)?),
             false => Array::Private(vec![1; size]), // Written, not only reserved: the first round should not pay for pages.
