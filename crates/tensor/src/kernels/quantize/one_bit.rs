@@ -1,7 +1,8 @@
 //! −1 or +1: one bit each. Whatever the threshold, the magnitude is one, as MXNet has it.
 
-use super::super::dispatch::{Isa, SimdLevel, Work};
+use super::super::dispatch::{Isa, Work};
 use super::Decode;
+use super::two_bit::{LOOK_UP, LookUp};
 
 /// Numbers whose codes are kept as bytes for a moment; a multiple of the 32 that fill a word.
 const BLOCK: usize = 512;
@@ -42,42 +43,26 @@ fn split(gradient: &[f32], residual: &mut [f32], codes: &mut [u8], threshold: f3
     }
 }
 
-pub(super) fn decode(level: SimdLevel, bytes: &[u8], out: &mut [f32], how: Decode) {
+/// The eight numbers of each byte.
+static TABLE: [[f32; 8]; 256] = {
+    let mut table = [[-1.0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut place = 0;
+        while place < 8 {
+            if byte >> (7 - place) & 1 == 1 {
+                table[byte][place] = 1.0;
+            }
+            place += 1;
+        }
+        byte += 1;
+    }
+    table
+};
+
+pub(super) fn decode(bytes: &[u8], out: &mut [f32], how: Decode) {
     match how {
-        Decode::Overwrite => level.run(Expand::<false> { bytes, out }),
-        Decode::Add => level.run(Expand::<true> { bytes, out }),
+        Decode::Overwrite => LOOK_UP.run(LookUp::<8, false> { bytes, out, table: &TABLE }),
+        Decode::Add => LOOK_UP.run(LookUp::<8, true> { bytes, out, table: &TABLE }),
     }
-}
-
-struct Expand<'a, const ADD: bool> {
-    bytes: &'a [u8],
-    out: &'a mut [f32],
-}
-
-impl<const ADD: bool> Work for Expand<'_, ADD> {
-    #[inline(always)]
-    fn run<I: Isa>(self, _: I) {
-        let (whole, tail) = self.out.as_chunks_mut::<8>();
-        for (numbers, byte) in whole.iter_mut().zip(self.bytes) {
-            for (number, decoded) in numbers.iter_mut().zip(eight(*byte)) {
-                *number = if ADD { *number + decoded } else { decoded };
-            }
-        }
-        if let Some(byte) = self.bytes.get(whole.len()) {
-            for (number, decoded) in tail.iter_mut().zip(eight(*byte)) {
-                *number = if ADD { *number + decoded } else { decoded };
-            }
-        }
-    }
-}
-
-/// The numbers of one byte, each from its own bit.
-#[inline(always)]
-fn eight(byte: u8) -> [f32; 8] {
-    let mut numbers = [-1.0; 8];
-    for (place, number) in numbers.iter_mut().enumerate() {
-        let bit = 0x80u32 >> place;
-        *number = if u32::from(byte) & bit == bit { 1.0 } else { -1.0 };
-    }
-    numbers
 }
