@@ -9,7 +9,6 @@ mod aggregate;
 mod call;
 mod engine;
 mod finding;
-#[allow(dead_code, reason = "the engine comes next")]
 mod hosts;
 mod leaves;
 mod links;

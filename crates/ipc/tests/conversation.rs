@@ -56,7 +56,7 @@ fn ids_and_tags_are_kept_and_order_and_choose_the_clients() {
     let (server, _clients) = company(4);
     let order = |order| {
         let mut seen = Vec::new();
-        server.clients_with::<Error>(None, order, |peer| Ok(seen.push(peer.id()?))).unwrap();
+        server.clients_with::<Error>(None, order, |peer| peer.id().map(|id| seen.push(id))).unwrap();
         seen
     };
     assert_eq!(order(Order::Ascending), [0, 1, 2, 3]);
@@ -75,7 +75,7 @@ fn ids_and_tags_are_kept_and_order_and_choose_the_clients() {
         .unwrap();
     assert_eq!(order(Order::Ascending), [0, 1, 3, 42]);
     let mut tagged = Vec::new();
-    assert_eq!(server.clients_with::<Error>(Some("hi"), Order::Ascending, |peer| Ok(tagged.push(peer.id()?))).unwrap(), 1);
+    assert_eq!(server.clients_with::<Error>(Some("hi"), Order::Ascending, |peer| peer.id().map(|id| tagged.push(id))).unwrap(), 1);
     assert_eq!(tagged, [42]);
     assert_eq!(server.clients_with::<Error>(Some("nobody's"), Order::Ascending, |_| panic!("nobody has it")).unwrap(), 0);
 }
@@ -329,7 +329,11 @@ fn only_as_many_as_were_asked_for_are_let_in_and_the_rest_later() {
 fn a_clients_handle_is_valid_inside_its_function_only() {
     let (server, clients) = company(1);
     let mut kept = None;
-    server.clients::<Error>(1, |peer| Ok(kept = Some(peer.handle()))).unwrap();
+    let keep = |peer: &syncline_ipc::Peer| {
+        kept = Some(peer.handle());
+        Ok::<(), Error>(())
+    };
+    server.clients(1, keep).unwrap();
     let error = kept.unwrap().send(&Value::Nil).unwrap_err();
     assert_eq!(error.to_string(), "server client is invalid, either closed or used outside of server function scope");
     assert_eq!(error.kind(), ErrorKind::Closed);
@@ -366,6 +370,7 @@ fn closing_is_heard_on_both_sides_and_wakes_who_waits() {
     assert_eq!(server.recv_any(None).unwrap().0, text("last words"));
     clients[0].send(&text("still here")).unwrap();
     assert_eq!(server.recv_any(None).unwrap().0, text("still here"));
+    assert_eq!(server.recv_any_by(None, Deadline::after(Duration::ZERO)).unwrap_err().kind(), ErrorKind::Timeout);
     assert_eq!(server.len(), 2, "who left is forgotten");
     drop(clients.remove(0));
     let error = server.clients(2, |peer| peer.recv().map(|_| ())).unwrap_err();
@@ -383,9 +388,12 @@ fn closing_is_heard_on_both_sides_and_wakes_who_waits() {
     });
     let error = server.recv_any(None).unwrap_err();
     assert!(matches!(&error, Error::Closed { what, .. } if what.contains("no client is connected")), "{error}");
-    let last = client_of(&server);
+    let last = seated(&server, &options());
+    let at_the_door = client_of(&server);
     server.close();
     assert!(matches!(last.recv(), Err(Error::Closed { .. })));
+    let error = at_the_door.recv().unwrap_err(); // in the lobby or not yet: it does not wait for a server that is closed
+    assert!([ErrorKind::Closed, ErrorKind::PeerLost].contains(&error.kind()), "{error}");
     assert!(matches!(server.clients::<Error>(1, |_| Ok(())), Err(Error::Closed { .. })));
     assert!(matches!(server.broadcast(&Value::Nil, None), Err(Error::Closed { .. })));
 }

@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod among;
 mod config;
 mod error;
 pub mod ipc;
@@ -18,6 +19,7 @@ mod session;
 mod tables;
 mod tree;
 
+pub use among::Among;
 pub use config::Config;
 pub use error::Error;
 pub use session::Session;

@@ -8,7 +8,7 @@ use syncline::{DType, ErrorKind, ReduceOp, Session};
 use syncline_tensor::Shape;
 use syncline_tensor::kernels::{cast, divide, reduce_many_into};
 use syncline_testkit::sim::Chance;
-use thread_jobs::{by, job};
+use thread_jobs::{APART, by, job, job_in};
 
 fn how(site: &str) -> How<'_> {
     How { site, by: by() }
@@ -289,5 +289,55 @@ fn what_makes_no_sense_is_refused_before_anybody_hears_of_it() {
         assert_eq!(partial.kind(), ErrorKind::ShapeMismatch);
         assert_eq!(group.all_to_all(&[b"a"], how("")).expect_err("one part for two").kind(), ErrorKind::ShapeMismatch);
         group.barrier(how("")).expect("nobody is out of step");
+    });
+}
+
+#[test]
+fn typed_calls_name_their_own_lines() {
+    let told = job(2, "typed", |session| {
+        let (workers, me) = (session.among_workers().expect("a worker"), session.rank() as i32);
+        let mut array = [me, 10];
+        assert_eq!((workers.all_reduce(&mut array, ReduceOp::Max).expect("all agree"), array), (2, [1, 10]));
+        assert_eq!(workers.all_gather(&vec![me; me as usize]).expect("all agree"), [vec![], vec![1]]);
+        assert_eq!(
+            workers.all_to_all(&[&[me], &[me, 2]]).expect("all agree"),
+            if me == 0 { [vec![0], vec![1]] } else { [vec![0, 2], vec![1, 2]] }
+        );
+        assert_eq!(workers.reduce_scatter(&[1i64, 2, 3], ReduceOp::Sum).expect("all agree"), if me == 0 { vec![2, 4] } else { vec![6] });
+        let parts: [&[f64]; 2] = [&[0.5], &[1.5]];
+        let part = workers.scatter((me == 1).then_some(&parts[..]), 1).expect("all agree");
+        assert_eq!(part, [if me == 0 { 0.5 } else { 1.5 }]);
+        let differs = if me == 0 { workers.barrier() } else { workers.broadcast(&mut array, 0) };
+        differs.expect_err("the calls differ").to_string()
+    });
+    assert!(told[0] == told[1] && told[0].matches("collectives.rs:").count() == 2, "{}", told[0]);
+}
+
+#[test]
+fn without_shared_memory_the_same_calls_give_the_same_bits_over_links() {
+    job_in(APART, 3, "apart", |session| {
+        let (group, me) = (all(session), session.rank() as usize);
+        for elements in [0, 5, 1000, 100_003] {
+            let mut bytes = contribution(me, DType::F32, elements);
+            assert_eq!(group.all_reduce(&mut bytes, DType::F32, ReduceOp::Sum, true, how("")).expect("all agree"), 3);
+            assert!(bytes == folded(0..3, DType::F32, ReduceOp::Sum, elements), "{elements} numbers");
+        }
+    });
+}
+
+#[test]
+fn user_functions_merge_messages_inside_a_host_too() {
+    job(4, "fold", |session| {
+        let (group, me) = (all(session), session.rank() as u8);
+        let print = syncline_wire::Fingerprint::of("test").finish();
+        let mut join = |mine: Vec<u8>, received: Vec<u8>| Ok([mine, received].concat());
+        let (mut message, contributors) = group.fold(vec![me], "lists", print, me != 3, &mut join, how("")).expect("all agree");
+        message.sort_unstable();
+        assert_eq!((message, contributors), (vec![0, 1, 2, 3], 3));
+        let differs = match me {
+            0 => group.barrier(how("a.py:1")),
+            _ => group.fold(vec![], "lists", print, true, &mut join, how("b.py:2")).map(drop),
+        };
+        assert_eq!(differs.expect_err("the calls differ").kind(), ErrorKind::ContractMismatch);
     });
 }

@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["table", "collective", "ipc"], // the algorithms
     &["cluster"],                    // who takes part, and what it costs to reach them
     &["transport"],                  // frames over inproc, shm, unix, tcp
-    &["wire", "shm"],                // checked bytes; shared memory
+    &["wire", "shm", "optimizer"],   // checked bytes; shared memory; what a gradient does to a weight
     &["tensor", "metrics"],          // dtypes, views, kernels; counters
 ];
 

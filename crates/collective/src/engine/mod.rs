@@ -12,7 +12,8 @@ use syncline_tensor::kernels::ReduceOp;
 use syncline_wire::Fingerprint;
 
 use crate::call::{Call, Failure, What};
-use crate::links::{Ledger, Mesh};
+use crate::hosts::Hosts;
+use crate::links::{Ledger, Mesh, joined};
 use crate::memory::{Memory, Reduction};
 use crate::{How, Leaf, LinkReport, PlanName, PlanSettings, leaves};
 
@@ -46,8 +47,8 @@ struct Shared {
     /// What left this rank out of step with the others.
     astray: Mutex<Option<Error>>,
     background: Background,
-    /// What went over links.
-    ledger: Arc<Ledger>,
+    /// What went over links: between all, and between the leaders of hosts.
+    ledgers: Vec<Arc<Ledger>>,
 }
 
 struct State {
@@ -64,6 +65,8 @@ enum Way {
     Alone,
     /// By memory that they share, in which this rank's place is made with the first call.
     Memory(Option<Box<Memory>>),
+    /// Those of a host by memory, and hosts by their leaders.
+    Hosts(Box<Hosts<Memory>>),
     /// By links, because they share none or because a plan that needs them was asked for.
     Links,
 }
@@ -72,22 +75,27 @@ impl Collectives {
     /// The collectives of `group`, a group of `job`. Nothing is exchanged before the first call.
     pub fn new(job: Arc<Job>, group: Group, settings: PlanSettings) -> Collectives {
         let together = |ranks: &Vec<u32>| group.ranks().iter().all(|rank| ranks.contains(rank));
+        let neighbourhoods = job.neighbourhoods();
+        let free = matches!(settings.forced, None | Some(PlanName::Memory | PlanName::Hosts));
         let way = match group.len() {
             1 => Way::Alone,
-            _ if matches!(settings.forced, None | Some(PlanName::Memory | PlanName::Hosts))
-                && job.neighbourhoods().iter().any(together) =>
-            {
-                Way::Memory(None)
+            _ if free && neighbourhoods.iter().any(together) => Way::Memory(None),
+            _ if free && Hosts::<Memory>::suit(&group, &neighbourhoods) => {
+                Way::Hosts(Box::new(Hosts::new(&job.vigil(), &group, &neighbourhoods, &settings)))
             }
             _ => Way::Links,
         };
         let mesh = Mesh::new(job.vigil(), group.clone(), "all", settings);
+        let mut ledgers = vec![mesh.ledger()];
+        if let Way::Hosts(hosts) = &way {
+            ledgers.extend(hosts.ledger());
+        }
         let shared = Shared {
             vigil: job.vigil(),
             job,
             group,
             turn: Turn::default(),
-            ledger: mesh.ledger(),
+            ledgers,
             state: Mutex::new(State { way, mesh, calls: 0 }),
             astray: Mutex::default(),
             background: Background::default(),
@@ -128,13 +136,14 @@ impl Collectives {
                 leaves::for_each_batch(leaves, |dtype, bytes| memory.reduce_more(call, contributors, bytes, Reduction { dtype, op }))?;
                 Ok(contributors)
             }
+            Reached::Hosts(hosts, _) => {
+                let contributors = hosts.roll_call(call)?;
+                leaves::for_each_batch(leaves, |dtype, bytes| hosts.reduce_more(call, contributors, bytes, dtype, op))?;
+                Ok(contributors)
+            }
             Reached::Links(mesh) => {
-                // An empty array first: its roll call compares the structures and counts.
-                let contributors = mesh.all_reduce(&mut [], DType::U8, op, call)?;
-                leaves::for_each_batch(leaves, |dtype, bytes| {
-                    let part = Call { what: What::AllReduce { dtype, op, count: bytes.len() / dtype.size() }, ..*call };
-                    mesh.all_reduce(bytes, dtype, op, &part).map(drop)
-                })?;
+                let contributors = mesh.roll_call(call)?;
+                leaves::for_each_batch(leaves, |dtype, bytes| mesh.reduce_more(call, contributors, bytes, dtype, op))?;
                 Ok(contributors)
             }
         })
@@ -149,6 +158,7 @@ impl Collectives {
         self.shared.run(what, true, how, |way, call| match way {
             Reached::Alone => Ok(()),
             Reached::Memory(memory) => memory.reduce(call, array, Reduction { dtype, op }, keep).map(drop),
+            Reached::Hosts(hosts, _) => hosts.reduce(array, dtype, op, root, call),
             Reached::Links(mesh) => mesh.reduce(array, dtype, op, root, call),
         })
     }
@@ -161,6 +171,7 @@ impl Collectives {
         self.shared.run(what, true, how, |way, call| match way {
             Reached::Alone => Ok(()),
             Reached::Memory(memory) => memory.broadcast(call, array, root),
+            Reached::Hosts(hosts, _) => hosts.broadcast(array, root, call),
             Reached::Links(mesh) => mesh.broadcast(array, root, call),
         })
     }
@@ -172,6 +183,7 @@ impl Collectives {
         self.shared.run(What::BroadcastMessage { root }, true, how, |way, call| match way {
             Reached::Alone => Ok(message.unwrap_or_default().to_vec()),
             Reached::Memory(memory) => memory.broadcast_message(call, message.unwrap_or_default(), root),
+            Reached::Hosts(hosts, mesh) => hosts.then_links(call, mesh)?.broadcast_message(message, root, call),
             Reached::Links(mesh) => mesh.broadcast_message(message, root, call),
         })
     }
@@ -183,6 +195,7 @@ impl Collectives {
         self.shared.run(What::Gather { root }, true, how, |way, call| match way {
             Reached::Alone => Ok(Some(vec![mine.to_vec()])),
             Reached::Memory(memory) => memory.gather(call, mine, want),
+            Reached::Hosts(hosts, mesh) => hosts.then_links(call, mesh)?.gather(mine, root, call),
             Reached::Links(mesh) => mesh.gather(mine, root, call),
         })
     }
@@ -192,6 +205,7 @@ impl Collectives {
         self.shared.run(What::AllGather, true, how, |way, call| match way {
             Reached::Alone => Ok(vec![mine.to_vec()]),
             Reached::Memory(memory) => Ok(memory.gather(call, mine, true)?.expect("everybody wants them")),
+            Reached::Hosts(hosts, mesh) => hosts.then_links(call, mesh)?.all_gather(mine, call),
             Reached::Links(mesh) => mesh.all_gather(mine, call),
         })
     }
@@ -205,6 +219,7 @@ impl Collectives {
         self.shared.run(What::Scatter { root }, true, how, |way, call| match way {
             Reached::Alone => Ok(parts.map_or_else(Vec::new, |parts| parts[0].to_vec())),
             Reached::Memory(memory) => memory.scatter(call, parts, root),
+            Reached::Hosts(hosts, mesh) => hosts.then_links(call, mesh)?.scatter(parts, root, call),
             Reached::Links(mesh) => mesh.scatter(parts, root, call),
         })
     }
@@ -216,6 +231,7 @@ impl Collectives {
         self.shared.run(what, true, how, |way, call| match way {
             Reached::Alone => Ok(array.to_vec()),
             Reached::Memory(memory) => memory.reduce_scatter(call, array, Reduction { dtype, op }),
+            Reached::Hosts(hosts, mesh) => hosts.then_links(call, mesh)?.reduce_scatter(array, dtype, op, call),
             Reached::Links(mesh) => mesh.reduce_scatter(array, dtype, op, call),
         })
     }
@@ -226,6 +242,7 @@ impl Collectives {
         self.shared.run(What::AllToAll, true, how, |way, call| match way {
             Reached::Alone => Ok(vec![parts[0].to_vec()]),
             Reached::Memory(memory) => memory.all_to_all(call, parts),
+            Reached::Hosts(hosts, mesh) => hosts.then_links(call, mesh)?.all_to_all(parts, call),
             Reached::Links(mesh) => mesh.all_to_all(parts, call),
         })
     }
@@ -235,6 +252,7 @@ impl Collectives {
         self.shared.run(What::Barrier, true, how, |way, call| match way {
             Reached::Alone => Ok(()),
             Reached::Memory(memory) => memory.roll_call(call).map(drop),
+            Reached::Hosts(hosts, _) => hosts.barrier(call),
             Reached::Links(mesh) => mesh.barrier(call),
         })
     }
@@ -256,6 +274,7 @@ impl Collectives {
                 Reachable::Alone => return Ok((mine, u32::from(contributes))),
                 // Messages go over links also inside a host; that all mean the same call is seen where their other calls are.
                 Reachable::Memory(memory) => drop(memory.roll_call(call)?),
+                Reachable::Hosts(hosts) => drop(hosts.roll_call(call)?),
                 Reachable::Links => {}
             }
             mesh.fold(mine, merge, call)
@@ -304,7 +323,7 @@ impl Collectives {
 
     /// What went over links, one report per peer. Inside a host nothing does.
     pub fn stats(&self) -> Vec<LinkReport> {
-        self.shared.ledger.reports()
+        joined(self.shared.ledgers.iter().flat_map(|ledger| ledger.reports()))
     }
 
     fn has_root(&self, operation: &str, root: usize) -> Result<(), Error> {
@@ -338,6 +357,8 @@ impl Collectives {
 enum Reached<'a> {
     Alone,
     Memory(&'a mut Memory),
+    /// With the links between all.
+    Hosts(&'a mut Hosts<Memory>, &'a mut Mesh),
     Links(&'a mut Mesh),
 }
 
@@ -345,6 +366,7 @@ enum Reached<'a> {
 enum Reachable<'a> {
     Alone,
     Memory(&'a mut Memory),
+    Hosts(&'a mut Hosts<Memory>),
     Links,
 }
 
@@ -374,6 +396,7 @@ impl Shared {
         self.run_on(ticket, what, contributes, how, |way, mesh, call| match way {
             Reachable::Alone => body(Reached::Alone, call),
             Reachable::Memory(memory) => body(Reached::Memory(memory), call),
+            Reachable::Hosts(hosts) => body(Reached::Hosts(hosts, mesh), call),
             Reachable::Links => body(Reached::Links(mesh), call),
         })
     }
@@ -398,6 +421,10 @@ impl Shared {
             Way::Alone => Reachable::Alone,
             Way::Memory(Some(memory)) => Reachable::Memory(memory),
             Way::Memory(place) => Reachable::Memory(place.insert(Box::new(Memory::open(&self.job, &self.group, how.by)?))),
+            Way::Hosts(hosts) => {
+                hosts.settle(|here| Memory::open(&self.job, here, how.by))?;
+                Reachable::Hosts(hosts)
+            }
             Way::Links => Reachable::Links,
         };
         let call = Call { number: *calls, what, site: how.site, by: how.by, started, contributes };
@@ -425,6 +452,7 @@ impl Shared {
         self.run_with(ticket, what, contributes, how, |way, call| match way {
             Reached::Alone => Ok(u32::from(contributes)),
             Reached::Memory(memory) => memory.reduce(call, array, Reduction { dtype, op }, true),
+            Reached::Hosts(hosts, _) => hosts.all_reduce(array, dtype, op, call),
             Reached::Links(mesh) => mesh.all_reduce(array, dtype, op, call),
         })
     }

@@ -1,21 +1,22 @@
 //! Collectives of ranks on several hosts: inside each host first, then one leader per host.
 //!
 //! What is large goes between hosts once in each direction; see [`plan::hosts`](crate::plan::hosts) for the picture and the cost. What has
-//! no use for leaders (gathers, scatters, exchanges of all with all) goes over links between all members. The bits are those of
-//! the left fold over the hosts in order of their first members.
+//! no use for leaders (gathers, scatters, exchanges of all with all) goes over links between all members, after the same roll
+//! call. The bits are those of the left fold over the hosts in order of their first members.
 
 mod layout;
+mod near;
 #[cfg(test)]
 mod suite;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use syncline_cluster::{Error, Group, Vigil};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::{ReduceOp, reduce_many_into};
 
 use crate::call::{Call, Failure, What};
-use crate::engine::Merge;
 use crate::links::{Ledger, Mesh, Numbers, Refusal, Relay, finish};
 use crate::plan::PlanSettings;
 use layout::Layout;
@@ -43,41 +44,47 @@ pub(crate) trait Neighbours {
 pub(crate) struct Hosts<N> {
     layout: Layout,
     /// Those of this host; none where this rank is alone on it.
+    here: Option<Group>,
+    /// What joins them, from the first call on.
     near: Option<N>,
     /// The leaders, where this rank is one.
     leaders: Option<Mesh>,
-    /// Links between all members.
-    everyone: Mesh,
 }
 
 impl<N: Neighbours> Hosts<N> {
-    /// The members of `group`, of which those in one of `neighbourhoods` share memory. `near` makes what joins the members on this
-    /// host, given their ranks; it is not asked where there is one.
-    pub(crate) fn new(
-        vigil: &Vigil,
-        group: &Group,
-        neighbourhoods: &[Vec<u32>],
-        settings: &PlanSettings,
-        near: impl FnOnce(Group) -> Result<N, Error>,
-    ) -> Result<Hosts<N>, Error> {
+    /// The members of `group`, of which those in one of `neighbourhoods` share memory. Nothing is opened yet.
+    pub(crate) fn new(vigil: &Vigil, group: &Group, neighbourhoods: &[Vec<u32>], settings: &PlanSettings) -> Hosts<N> {
         let layout = Layout::of(group, neighbourhoods);
         let ranks = |positions: &[usize]| positions.iter().map(|position| group.ranks()[*position]).collect::<Vec<u32>>();
-        let here = Group::new(ranks(&layout.hosts[layout.host]), vigil.me()).expect("this rank is on its host");
-        let near = if here.len() > 1 { Some(near(here)?) } else { None };
+        let here = Group::new(ranks(&layout.hosts[layout.host]), vigil.me()).filter(|here| here.len() > 1);
         let leaders = Group::new(ranks(&layout.leaders()), vigil.me());
         let leaders = leaders.map(|leaders| Mesh::new(vigil.clone(), leaders, "leaders", settings.clone()));
-        let everyone = Mesh::new(vigil.clone(), group.clone(), "group", settings.clone());
-        Ok(Hosts { layout, near, leaders, everyone })
+        Hosts { layout, here, near: None, leaders }
     }
 
-    /// Where the traffic of this rank is counted: between leaders, and between all members.
-    pub(crate) fn ledgers(&self) -> Vec<std::sync::Arc<Ledger>> {
-        self.leaders.iter().chain([&self.everyone]).map(Mesh::ledger).collect()
+    /// Whether `group` has use for leaders: it sits on several hosts, and not alone on each.
+    pub(crate) fn suit(group: &Group, neighbourhoods: &[Vec<u32>]) -> bool {
+        let layout = Layout::of(group, neighbourhoods);
+        layout.hosts.len() > 1 && layout.largest() > 1
     }
 
-    /// Links between all members, for what has no use for leaders.
-    pub(crate) fn everyone(&mut self) -> &mut Mesh {
-        &mut self.everyone
+    /// Has `join` make what joins the members on this host, before the first call.
+    pub(crate) fn settle(&mut self, join: impl FnOnce(&Group) -> Result<N, Error>) -> Result<(), Error> {
+        if let (None, Some(here)) = (&self.near, &self.here) {
+            self.near = Some(join(here)?);
+        }
+        Ok(())
+    }
+
+    /// Where the traffic between leaders is counted, where this rank is one.
+    pub(crate) fn ledger(&self) -> Option<Arc<Ledger>> {
+        self.leaders.as_ref().map(Mesh::ledger)
+    }
+
+    /// The links between all members, for what has no use for leaders, once all have come to `call`.
+    pub(crate) fn then_links<'a>(&mut self, call: &Call<'_>, links: &'a mut Mesh) -> Result<&'a mut Mesh, Failure> {
+        self.roll_call(call)?;
+        Ok(links)
     }
 
     /// Returns how many contribute when all members have come. An error is the same on all.
@@ -171,11 +178,6 @@ impl<N: Neighbours> Hosts<N> {
     /// Returns when every member has called it.
     pub(crate) fn barrier(&mut self, call: &Call<'_>) -> Result<(), Failure> {
         self.roll_call(call).map(drop)
-    }
-
-    /// Folds messages along a tree over all members.
-    pub(crate) fn fold(&mut self, mine: Vec<u8>, merge: &mut Merge<'_>, call: &Call<'_>) -> Result<(Vec<u8>, u32), Failure> {
-        self.everyone.fold(mine, merge, call)
     }
 
     fn all_reduce_small(&mut self, array: &mut [u8], dtype: DType, op: ReduceOp, call: &Call<'_>) -> Result<(), Failure> {

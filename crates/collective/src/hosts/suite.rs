@@ -9,32 +9,47 @@ use syncline_tensor::kernels::{ReduceOp, cast, divide, reduce_many_into};
 use syncline_testkit::ranks::threads;
 
 use super::*;
+use crate::memory::Memory;
 
-/// Links take the place of memory: what is tested is how the hosts work together.
-impl Neighbours for Mesh {
+/// What joins the ranks of a host here: memory, or links in its place.
+enum Near {
+    Memory(Box<Memory>),
+    Links(Mesh),
+}
+
+impl Neighbours for Near {
     fn roll_call(&mut self, call: &Call<'_>) -> Result<u32, Failure> {
-        Mesh::roll_call(self, call)
+        match self {
+            Near::Memory(memory) => memory.roll_call(call),
+            Near::Links(mesh) => mesh.roll_call(call),
+        }
     }
 
     fn gather(&mut self, call: &Call<'_>, mine: &[u8], want: bool) -> Result<Option<Vec<Vec<u8>>>, Failure> {
-        let all = Mesh::gather(self, mine, 0, call)?;
-        assert_eq!(all.is_some(), want, "the first leads");
-        Ok(all)
+        match self {
+            Near::Memory(memory) => memory.gather(call, mine, want),
+            Near::Links(mesh) => mesh.gather(mine, 0, call),
+        }
     }
 
     fn broadcast(&mut self, call: &Call<'_>, array: &mut [u8], root: usize) -> Result<(), Failure> {
-        Mesh::broadcast(self, array, root, call)
+        match self {
+            Near::Memory(memory) => memory.broadcast(call, array, root),
+            Near::Links(mesh) => mesh.broadcast(array, root, call),
+        }
     }
 
     fn broadcast_message(&mut self, call: &Call<'_>, message: &[u8]) -> Result<Vec<u8>, Failure> {
-        let leads = self.position() == 0;
-        Mesh::broadcast_message(self, leads.then_some(message), 0, call)
+        match self {
+            Near::Memory(memory) => memory.broadcast_message(call, message, 0),
+            Near::Links(mesh) => mesh.broadcast_message((mesh.position() == 0).then_some(message), 0, call),
+        }
     }
 }
 
 struct Rank {
     job: Job,
-    hosts: Hosts<Mesh>,
+    hosts: Hosts<Near>,
     me: usize,
     number: u64,
 }
@@ -57,8 +72,12 @@ fn soon() -> Deadline {
 
 /// Runs `body` on ranks that sit on `hosts`.
 fn on<T: Send>(name: &str, hosts: &[Vec<u32>], body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
+    on_by(TransportChoice::Tcp, name, hosts, body)
+}
+
+fn on_by<T: Send>(transport: TransportChoice, name: &str, hosts: &[Vec<u32>], body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
     let ranks: usize = hosts.iter().map(Vec::len).sum();
-    let rendezvous = format!("unix:@hosts-{}-{name}-{hosts:?}", std::process::id()).replace([' ', '[', ']', ','], "");
+    let rendezvous = format!("unix:@hosts-{}-{name}-{hosts:?}-{transport}", std::process::id()).replace([' ', '[', ']', ','], "");
     threads(ranks, |me| {
         let (number, world) = (me.to_string(), ranks.to_string());
         let environment = Environment::from_variables([
@@ -68,12 +87,16 @@ fn on<T: Send>(name: &str, hosts: &[Vec<u32>], body: impl Fn(&mut Rank) -> T + S
             ("SYNCLINE_TOKEN", "t"),
         ]);
         let launch = find(&environment, &Arguments::default()).expect("a sound environment");
-        let settings = Settings { transport: TransportChoice::Tcp, encrypt: false, ..Settings::default() };
+        let settings = Settings { transport, encrypt: false, ..Settings::default() };
         let job = Job::join(&launch, &settings, soon()).expect("everybody comes");
         let vigil = job.vigil();
         let group = Group::world(ranks as u32, me as u32);
-        let near = |group: Group| Ok(Mesh::new(job.vigil(), group, "near", PlanSettings::default()));
-        let hosts = Hosts::new(&vigil, &group, hosts, &PlanSettings::default(), near).expect("a layout");
+        let mut hosts = Hosts::new(&vigil, &group, hosts, &PlanSettings::default());
+        let joined = hosts.settle(|here| match transport {
+            TransportChoice::Tcp => Ok(Near::Links(Mesh::new(job.vigil(), here.clone(), "near", PlanSettings::default()))),
+            _ => Ok(Near::Memory(Box::new(Memory::open(&job, here, soon())?))),
+        });
+        joined.expect("neighbours");
         body(&mut Rank { job, hosts, me, number: 0 })
     })
 }
@@ -107,9 +130,9 @@ fn every_layout_has_the_bits_of_the_left_fold() {
         &[vec![0, 2], vec![1, 3, 4]],
         &[vec![0, 1], vec![2], vec![3], vec![4, 5]],
     ];
-    for hosts in layouts {
+    for (hosts, transport) in layouts.into_iter().flat_map(|hosts| [(hosts, TransportChoice::Tcp), (hosts, TransportChoice::Auto)]) {
         let order = hosts.concat();
-        on("bits", hosts, |rank| {
+        on_by(transport, "bits", hosts, |rank| {
             for (count, dtype, op) in [
                 (0, DType::F32, ReduceOp::Sum),
                 (5, DType::F32, ReduceOp::Sum),
@@ -148,7 +171,7 @@ fn an_array_crosses_between_two_hosts_once_each_way() {
     let reports = on("crossing", &[vec![0, 1], vec![2, 3]], |rank| {
         let mut array = numbers(rank.me, count, DType::F32);
         rank.all_reduce(&mut array, DType::F32, ReduceOp::Sum).expect("a sum");
-        let reports: Vec<_> = rank.hosts.ledgers().iter().flat_map(|ledger| ledger.reports()).collect();
+        let reports: Vec<_> = rank.hosts.ledger().iter().flat_map(|ledger| ledger.reports()).collect();
         rank.job.leave(soon()).expect("a polite end");
         reports
     });
@@ -163,8 +186,8 @@ fn an_array_crosses_between_two_hosts_once_each_way() {
 
 #[test]
 fn calls_that_differ_inside_a_host_or_between_hosts_are_one_error() {
-    for odd in 0..4 {
-        let errors = on(&format!("odd{odd}"), &[vec![0, 1], vec![2, 3]], |rank| {
+    for (odd, transport) in (0..4).flat_map(|odd| [(odd, TransportChoice::Tcp), (odd, TransportChoice::Auto)]) {
+        let errors = on_by(transport, &format!("odd{odd}"), &[vec![0, 1], vec![2, 3]], |rank| {
             let mut array = numbers(0, if rank.me == odd { 4 } else { 5 }, DType::F32);
             let error = match rank.all_reduce(&mut array, DType::F32, ReduceOp::Sum) {
                 Err(Failure::Agreed(error)) => error,
@@ -183,8 +206,10 @@ fn calls_that_differ_inside_a_host_or_between_hosts_are_one_error() {
 
 #[test]
 fn whoever_dies_is_named_on_every_host() {
-    for victim in 0..4 {
-        let errors = on(&format!("dies{victim}"), &[vec![0, 1], vec![2, 3]], |rank| {
+    for (victim, transport) in
+        [(0, TransportChoice::Auto), (1, TransportChoice::Auto), (1, TransportChoice::Tcp), (2, TransportChoice::Tcp)]
+    {
+        let errors = on_by(transport, &format!("dies{victim}"), &[vec![0, 1], vec![2, 3]], |rank| {
             let (dtype, op, count) = (DType::F32, ReduceOp::Sum, 1 << 20);
             let mut array = numbers(rank.me, count, dtype);
             rank.all_reduce(&mut array, dtype, op).expect("all live");

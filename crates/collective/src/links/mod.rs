@@ -75,6 +75,25 @@ impl Ledger {
     }
 }
 
+/// The reports of several meshes of one rank as one: a peer that is reached in two ways has one report.
+pub(crate) fn joined(reports: impl IntoIterator<Item = LinkReport>) -> Vec<LinkReport> {
+    let mut all: Vec<LinkReport> = Vec::new();
+    for report in reports {
+        let Some(known) = all.iter_mut().find(|known| known.peer == report.peer) else {
+            all.push(report);
+            continue;
+        };
+        known.bytes_sent += report.bytes_sent;
+        known.bytes_received += report.bytes_received;
+        known.calls_sent += report.calls_sent;
+        known.calls_received += report.calls_received;
+        known.sending += report.sending;
+        known.receiving += report.receiving;
+    }
+    all.sort_by_key(|report| report.peer);
+    all
+}
+
 impl Line {
     fn report(&self) -> LinkReport {
         LinkReport {

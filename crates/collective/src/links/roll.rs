@@ -285,3 +285,55 @@ impl<'a> Reader<'a> {
         self.take(len)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use syncline_cluster::Deadline;
+
+    use super::*;
+    use crate::call::What;
+
+    fn book(me: usize, bytes: &[u8], refusal: Option<Refusal>) -> Book {
+        let what = What::BroadcastMessage { root: 0 };
+        let call = Call { number: 3, what, site: "a.py:1", by: Deadline::never(), started: Instant::now(), contributes: me != 1 };
+        Book::new(2, me, &call, Bring { refusal, ..Bring::bytes(bytes) })
+    }
+
+    #[test]
+    fn what_one_rank_says_the_other_learns() {
+        let mut mine = book(0, b"abc", None);
+        mine.learn(&book(1, b"de", None).encode(1, 1), 1, 1).expect("sound");
+        let roll = mine.verdict(&[0, 1]).expect("the same call");
+        assert_eq!((roll.complete(), roll.contributors), (Some(vec![&b"abc"[..], b"de"]), 1));
+    }
+
+    #[test]
+    fn a_refusal_reads_the_same_on_both_ranks() {
+        let refused = || book(1, b"", Some(Refusal::impossible("no parts".into())));
+        let (mut one, mut other) = (book(0, b"", None), refused());
+        one.learn(&refused().encode(1, 1), 1, 1).expect("sound");
+        other.learn(&book(0, b"", None).encode(0, 1), 0, 1).expect("sound");
+        let words = |book: Book| book.verdict(&[0, 1]).expect_err("refused").to_string();
+        assert_eq!(words(one), "broadcast 3: rank 1: no parts");
+        assert_eq!(words(other), "broadcast 3: rank 1: no parts");
+    }
+
+    #[test]
+    fn what_is_cut_short_damaged_or_about_somebody_else_is_not_believed() {
+        let sound = book(1, b"de", None).encode(1, 1);
+        for end in 0..sound.len() {
+            assert_eq!(book(0, b"abc", None).learn(&sound[..end], 1, 1), None, "cut at {end}");
+        }
+        assert_eq!(book(0, b"abc", None).learn(&[&sound[..], &[0]].concat(), 1, 1), None);
+        assert_eq!(book(1, b"abc", None).learn(&sound, 1, 1), None, "it is about the reader");
+        for at in 0..sound.len() {
+            for bit in 0..8 {
+                let mut damaged = sound.clone();
+                damaged[at] ^= 1 << bit;
+                let _ = book(0, b"abc", None).learn(&damaged, 1, 1); // Whatever it says, nothing panics.
+            }
+        }
+    }
+}

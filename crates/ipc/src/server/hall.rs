@@ -92,8 +92,12 @@ impl Hall {
             manner: Mutex::default(),
             closed: AtomicBool::new(false),
         };
-        lock(&self.lobby).push_back(Arc::new(seat));
-        self.came.notify_all();
+        let mut lobby = lock(&self.lobby);
+        // `close` empties the lobby after it has said so: who comes later is sent home by dropping its seat.
+        if !self.is_closed() {
+            lobby.push_back(Arc::new(seat));
+            self.came.notify_all();
+        }
     }
 
     pub(super) fn refused(&self, who_and_why: String) {

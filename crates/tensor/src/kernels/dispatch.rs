@@ -84,6 +84,12 @@ impl SimdLevel {
         }
     }
 
+    /// Runs the copy of another crate's loop that was compiled for this level.
+    #[inline]
+    pub fn run_loop<L: Loop>(self, work: L) {
+        self.run(Foreign(work));
+    }
+
     /// Runs the copy of `work` that was compiled for this level.
     #[inline]
     #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls code for instructions found at run time"))]
@@ -120,6 +126,40 @@ impl fmt::Debug for SimdLevel {
 pub(crate) trait Work {
     /// Does the work; `isa` is the proof of, and the door to, instructions that the compiler would not pick itself.
     fn run<I: Isa>(self, isa: I);
+}
+
+/// A loop of another crate over plain numbers, compiled once per level.
+///
+/// `run` and all that it calls per number must be `#[inline(always)]`, as for the kernels here.
+///
+/// ```
+/// use syncline_tensor::kernels::{Loop, simd_level};
+///
+/// struct Square<'a>(&'a mut [f32]);
+///
+/// impl Loop for Square<'_> {
+///     #[inline(always)]
+///     fn run(self) {
+///         self.0.iter_mut().for_each(|number| *number *= *number);
+///     }
+/// }
+///
+/// let mut numbers = [1.0, 2.0, 3.0];
+/// simd_level().run_loop(Square(&mut numbers));
+/// assert_eq!(numbers, [1.0, 4.0, 9.0]);
+/// ```
+pub trait Loop {
+    /// Does the work.
+    fn run(self);
+}
+
+struct Foreign<L>(L);
+
+impl<L: Loop> Work for Foreign<L> {
+    #[inline(always)]
+    fn run<I: Isa>(self, _: I) {
+        self.0.run();
+    }
 }
 
 /// Conversions that have instructions of their own at some levels. Slices are of equal length.

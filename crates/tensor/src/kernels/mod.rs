@@ -50,7 +50,7 @@ mod subtract;
 mod properties;
 
 pub use cast::{cast, cast_typed};
-pub use dispatch::{SimdLevel, simd_level};
+pub use dispatch::{Loop, SimdLevel, simd_level};
 pub use divide::divide;
 pub use reduce::{ReduceOp, reduce_into, reduce_into_typed, reduce_many_into, reduce_pair_into, reduce_pair_into_typed};
 pub use rows::{RowLayout, gather_rows, scatter_add_rows, scatter_rows};

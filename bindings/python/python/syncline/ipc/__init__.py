@@ -66,7 +66,7 @@ def client(
     token is an AuthError at once. Later calls wait ``timeout`` seconds too unless they say otherwise.
     """
     if isinstance(host, int):
-        host, port = "127.0.0.1", host if port is None else port
+        return client("127.0.0.1", host, token=token, encrypt=encrypt, timeout=timeout)
     if port is None and not host.startswith("unix:"):
         raise TypeError("client(host, port), client(port) or client('unix:NAME')")
     return ipc_client(host, port or 0, token, encrypt, timeout)

@@ -35,8 +35,8 @@ impl Work for Encode<'_> {
             if scale > 0.0 {
                 for (residual, byte) in residual.iter_mut().zip(bytes) {
                     let steps = nearest(*residual / scale);
-                    *residual -= scale * steps;
-                    *byte = (steps as i32 as i8) as u8;
+                    *residual -= scale * (steps - NO_FRACTION);
+                    *byte = steps.to_bits() as u8;
                 }
             } else {
                 bytes.fill(0);
@@ -55,19 +55,16 @@ fn scale_for(largest: f32) -> f32 {
     if (127.0 * scale).is_infinite() { scale.next_down() } else { scale }
 }
 
-/// The nearest whole number, ties to even, of one within ±127.x; the limit covers quotients that rounding moved beyond.
+/// Added to a number of a few digits, leaves no bits for a fraction: the FPU rounds it away, ties to even, and the lowest byte is
+/// the whole number that is left. (1.5·2²³)
+const NO_FRACTION: f32 = 12_582_912.0;
+
+/// The nearest whole number plus [`NO_FRACTION`]; the limit covers quotients that rounding moved beyond 127.
 #[inline(always)]
 fn nearest(quotient: f32) -> f32 {
-    // Adding 1.5·2²³ leaves no bits for a fraction, so the FPU rounds it away.
-    const NO_FRACTION: f32 = 12_582_912.0;
-    let rounded = (quotient + NO_FRACTION) - NO_FRACTION;
-    if rounded > 127.0 {
-        127.0
-    } else if rounded < -127.0 {
-        -127.0
-    } else {
-        rounded
-    }
+    let limited = if quotient > 127.0 { 127.0 } else { quotient };
+    let limited = if limited < -127.0 { -127.0 } else { limited };
+    limited + NO_FRACTION
 }
 
 /// Each scale is a finite number that is not negative, or NaN. Any byte is a number.

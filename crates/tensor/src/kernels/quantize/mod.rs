@@ -18,8 +18,9 @@
 //!
 //! All numbers inside the bytes are little-endian. Decoders check lengths and contents before they write anything.
 //!
-//! Measured on one core of a 2-core cloud machine with AVX-512, GB of f32 per second:
-//! `cargo run --release -p syncline-tensor --example quantize_speed` prints the table for yours.
+//! On one core of a cloud machine with AVX-512, GB of f32 per second in cache: two bits are encoded at 18 to 21 and decoded at 30, one bit at 19 and 45,
+//! halves at 10 and 22 to 25, int8 at 9.5 and 48, top k (1 %) is encoded at 1.4. From memory everything but top k and the halves' encoding runs at
+//! the speed of a copy, given what it reads and writes. `cargo run --release -p syncline-tensor --example quantize_speed` prints the table for yours.
 
 mod error;
 mod halves;
@@ -167,8 +168,8 @@ impl Quantizer {
         self.check()?;
         self.check_len(out.len(), bytes.len())?;
         match self {
-            Quantizer::TwoBit { threshold } => two_bit::decode(level, bytes, out, threshold, how),
-            Quantizer::OneBit { .. } => one_bit::decode(level, bytes, out, how),
+            Quantizer::TwoBit { threshold } => two_bit::decode(bytes, out, threshold, how),
+            Quantizer::OneBit { .. } => one_bit::decode(bytes, out, how),
             Quantizer::F16 => level.run(halves::DecodeF16 { bytes, out, how }),
             Quantizer::BF16 => level.run(halves::DecodeBf16 { bytes, out, how }),
             Quantizer::Int8 => {

@@ -1,8 +1,8 @@
 //! −1 or +1: one bit each. Whatever the threshold, the magnitude is one, as MXNet has it.
 
-use super::super::dispatch::{Isa, SimdLevel, Work};
+use super::super::dispatch::{Isa, Work};
 use super::Decode;
-use super::two_bit::LookUp;
+use super::two_bit::{LOOK_UP, LookUp};
 
 /// Numbers whose codes are kept as bytes for a moment; a multiple of the 32 that fill a word.
 const BLOCK: usize = 512;
@@ -60,9 +60,9 @@ static TABLE: [[f32; 8]; 256] = {
     table
 };
 
-pub(super) fn decode(level: SimdLevel, bytes: &[u8], out: &mut [f32], how: Decode) {
+pub(super) fn decode(bytes: &[u8], out: &mut [f32], how: Decode) {
     match how {
-        Decode::Overwrite => level.run(LookUp::<8, false> { bytes, out, table: &TABLE }),
-        Decode::Add => level.run(LookUp::<8, true> { bytes, out, table: &TABLE }),
+        Decode::Overwrite => LOOK_UP.run(LookUp::<8, false> { bytes, out, table: &TABLE }),
+        Decode::Add => LOOK_UP.run(LookUp::<8, true> { bytes, out, table: &TABLE }),
     }
 }

@@ -1,0 +1,238 @@
+//! Descent along the gradient: plain, with momentum, by signs, compensated, with noise.
+
+use super::{Common, Gradient, Rule, Scaled, States};
+use crate::real::Real;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Sgd<W> {
+    decay: W,
+    step: Scaled<W>,
+}
+
+impl<W: Real> Sgd<W> {
+    pub(crate) fn new(common: &Common) -> Sgd<W> {
+        let lr = W::of(common.lr);
+        Sgd { decay: lr * W::of(common.wd), step: Scaled::new(common, lr) }
+    }
+}
+
+impl<W: Real> Rule<W> for Sgd<W> {
+    const STATES: usize = 0;
+    #[inline(always)]
+    fn apply(self, w: W, g: W, states: States<W>) -> (W, States<W>) {
+        (w + (-(self.decay * w) - self.step.of(g)), states)
+    }
+}
+
+/// Plain descent as MXNet has it for rows and for NAG without momentum: the decay is one factor.
+#[derive(Clone, Copy)]
+pub(crate) struct SgdKept<W> {
+    kept: W,
+    step: Scaled<W>,
+}
+
+impl<W: Real> SgdKept<W> {
+    pub(crate) fn new(common: &Common) -> SgdKept<W> {
+        let lr = W::of(common.lr);
+        SgdKept { kept: W::ONE - lr * W::of(common.wd), step: Scaled::new(common, lr) }
+    }
+}
+
+impl<W: Real> Rule<W> for SgdKept<W> {
+    const STATES: usize = 0;
+    #[inline(always)]
+    fn apply(self, w: W, g: W, states: States<W>) -> (W, States<W>) {
+        (self.kept * w - self.step.of(g), states)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct SgdMomentum<W> {
+    momentum: W,
+    decay: W,
+    step: Scaled<W>,
+}
+
+impl<W: Real> SgdMomentum<W> {
+    pub(crate) fn new(common: &Common, momentum: f64) -> SgdMomentum<W> {
+        let lr = W::of(common.lr);
+        SgdMomentum { momentum: W::of(momentum), decay: lr * W::of(common.wd), step: Scaled::new(common, lr) }
+    }
+}
+
+impl<W: Real> Rule<W> for SgdMomentum<W> {
+    const STATES: usize = 1;
+    #[inline(always)]
+    fn apply(self, w: W, g: W, [m, ..]: States<W>) -> (W, States<W>) {
+        let m = self.momentum * m - self.decay * w - self.step.of(g);
+        (w + m, [m, W::ZERO, W::ZERO])
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Nag<W> {
+    momentum: W,
+    lr: W,
+    wd: W,
+    gradient: Gradient<W>,
+}
+
+impl<W: Real> Nag<W> {
+    pub(crate) fn new(common: &Common, momentum: f64) -> Nag<W> {
+        Nag { momentum: W::of(momentum), lr: W::of(common.lr), wd: W::of(common.wd), gradient: Gradient::new(common) }
+    }
+}
+
+impl<W: Real> Rule<W> for Nag<W> {
+    const STATES: usize = 1;
+    #[inline(always)]
+    fn apply(self, w: W, g: W, [m, ..]: States<W>) -> (W, States<W>) {
+        let (m, g) = (self.momentum * m, self.gradient.plain(g));
+        let next = w - m + (self.momentum + W::ONE) * (m - self.lr * (g + self.wd * w));
+        // The decay of the new weight, not of the old one: MXNet has stored it by now, and so its momentum has it.
+        let m = m - self.lr * (g + self.wd * next);
+        (next, [m, W::ZERO, W::ZERO])
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct SignSgd<W> {
+    kept: W,
+    lr: W,
+}
+
+impl<W: Real> SignSgd<W> {
+    pub(crate) fn new(common: &Common) -> SignSgd<W> {
+        let lr = W::of(common.lr);
+        SignSgd { kept: W::ONE - lr * W::of(common.wd), lr }
+    }
+}
+
+impl<W: Real> Rule<W> for SignSgd<W> {
+    const STATES: usize = 0;
+    #[inline(always)]
+    fn apply(self, w: W, g: W, states: States<W>) -> (W, States<W>) {
+        (self.kept * w - self.lr * g.sign(), states)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Signum<W> {
+    momentum: W,
+    decay: W,
+    step: Scaled<W>,
+    kept: W,
+    lr: W,
+}
+
+impl<W: Real> Signum<W> {
+    pub(crate) fn new(common: &Common, momentum: f64, wd_lh: f64) -> Signum<W> {
+        let (momentum, lr) = (W::of(momentum), W::of(common.lr));
+        let present = W::ONE - momentum;
+        let kept = W::ONE - lr * W::of(wd_lh);
+        Signum { momentum, decay: present * W::of(common.wd), step: Scaled::new(common, present), kept, lr }
+    }
+}
+
+impl<W: Real> Rule<W> for Signum<W> {
+    const STATES: usize = 1;
+    #[inline(always)]
+    fn apply(self, w: W, g: W, [m, ..]: States<W>) -> (W, States<W>) {
+        let m = self.momentum * m - self.decay * w - self.step.of(g);
+        (self.kept * w + self.lr * m.sign(), [m, W::ZERO, W::ZERO])
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Dcasgd<W> {
+    lr: W,
+    wd: W,
+    lamda: W,
+    gradient: Gradient<W>,
+}
+
+impl<W: Real> Dcasgd<W> {
+    pub(crate) fn new(common: &Common, lamda: f64) -> Dcasgd<W> {
+        Dcasgd { lr: W::of(common.lr), wd: W::of(common.wd), lamda: W::of(lamda), gradient: Gradient::new(common) }
+    }
+
+    #[inline(always)]
+    fn step(self, w: W, g: W, previous: W) -> W {
+        let g = self.gradient.plain(g);
+        -self.lr * (g + self.wd * w + self.lamda * g * g * (w - previous))
+    }
+}
+
+impl<W: Real> Rule<W> for Dcasgd<W> {
+    const STATES: usize = 1;
+    #[inline(always)]
+    fn apply(self, w: W, g: W, [previous, ..]: States<W>) -> (W, States<W>) {
+        (w + self.step(w, g, previous), [w, W::ZERO, W::ZERO])
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct DcasgdMomentum<W> {
+    momentum: W,
+    step: Dcasgd<W>,
+}
+
+impl<W: Real> DcasgdMomentum<W> {
+    pub(crate) fn new(common: &Common, lamda: f64, momentum: f64) -> DcasgdMomentum<W> {
+        DcasgdMomentum { momentum: W::of(momentum), step: Dcasgd::new(common, lamda) }
+    }
+}
+
+impl<W: Real> Rule<W> for DcasgdMomentum<W> {
+    const STATES: usize = 2;
+    #[inline(always)]
+    fn apply(self, w: W, g: W, [previous, m, _]: States<W>) -> (W, States<W>) {
+        let m = self.momentum * m + self.step.step(w, g, previous);
+        (w + m, [w, m, W::ZERO])
+    }
+}
+
+/// Its one state is no lane but the noise, which is only read.
+#[derive(Clone, Copy)]
+pub(crate) struct Sgld<W> {
+    half_rate: W,
+    deviation: W,
+    wd: W,
+    gradient: Gradient<W>,
+}
+
+impl<W: Real> Sgld<W> {
+    pub(crate) fn new(common: &Common) -> Sgld<W> {
+        let deviation = W::of(common.lr.max(0.0).sqrt());
+        Sgld { half_rate: W::of(-common.lr / 2.0), deviation, wd: W::of(common.wd), gradient: Gradient::new(common) }
+    }
+}
+
+impl<W: Real> Rule<W> for Sgld<W> {
+    const STATES: usize = 1;
+    #[inline(always)]
+    fn apply(self, w: W, g: W, [noise, ..]: States<W>) -> (W, States<W>) {
+        let moved = w + self.half_rate * (self.gradient.plain(g) + self.wd * w);
+        (moved + self.deviation * noise, [noise, W::ZERO, W::ZERO])
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Test<W> {
+    rescale: W,
+}
+
+impl<W: Real> Test<W> {
+    pub(crate) fn new(common: &Common) -> Test<W> {
+        Test { rescale: W::of(common.rescale) }
+    }
+}
+
+impl<W: Real> Rule<W> for Test<W> {
+    const STATES: usize = 1;
+    #[inline(always)]
+    fn apply(self, w: W, g: W, _: States<W>) -> (W, States<W>) {
+        let w = w + g * self.rescale;
+        (w, [w, W::ZERO, W::ZERO])
+    }
+}
