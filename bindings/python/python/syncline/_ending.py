@@ -7,7 +7,6 @@ which knows the exit status. Whichever comes first counts. Trees with a job of t
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 from types import TracebackType
@@ -23,6 +22,8 @@ def watch() -> None:
     if not _watching:
         _watching = True
         os.register_at_fork(after_in_child=_native.forget_in_child)
+        import atexit  # now that it is needed
+
         atexit.register(_native.interpreter_ends)
         _chain_excepthook()
     _leave_with_multiprocessing()
