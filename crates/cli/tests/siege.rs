@@ -95,7 +95,7 @@ fn members_get_in_through_a_flood_of_strangers() {
                 }
             });
         }
-        // Two reports are ten new links that all came about in the crowd.
+        // Two reports are at least five new links that all came about in the crowd.
         let start = Instant::now();
         while through(&job) < before + 2 && start.elapsed() < LIMIT {
             thread::park_timeout(Duration::from_millis(5));

@@ -257,6 +257,7 @@ fn a_batch_script_is_a_world_of_one_and_its_steps_are_worlds_of_their_own() {
 }
 
 #[test]
+#[ignore = "Slurm keeps a requeued job back for up to half a minute; `make soak` runs it"]
 fn a_requeued_job_is_another_life_of_it() {
     let Some(slurm) = nodes(2) else { return };
     let lines = "if [ -z \"$SLURM_RESTART_COUNT\" ]; then touch $HOME/begun; exec sleep 1000; fi\nsrun $rank\n";

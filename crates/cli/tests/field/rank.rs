@@ -159,7 +159,7 @@ fn traffic(session: &Session) -> Result<(), Error> {
             }
             match fresh {
                 2 => say(format_args!("in rank={me}")),
-                _ if fresh % 10 == 0 => say(format_args!("through rank={me} links={fresh}")),
+                _ if fresh % 5 == 0 => say(format_args!("through rank={me} links={fresh}")),
                 _ => {}
             }
             thread::park_timeout(Duration::from_millis(1));

@@ -60,6 +60,7 @@ fn one_worker_agrees_with_a_vector(seed: u64, ranges: &[std::ops::Range<u64>], h
             assert_eq!(numbers(&out), expected, "seed {seed} step {step}: {ids:?}");
         }
     }
+    table.finish(soon()).unwrap();
     drop(table);
     world.end();
 }
