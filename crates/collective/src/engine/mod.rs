@@ -15,6 +15,7 @@ use crate::call::{Call, Failure, What};
 use crate::hosts::Hosts;
 use crate::links::{Ledger, Mesh, joined};
 use crate::memory::{Memory, Reduction};
+use crate::plan::cost::Figures;
 use crate::{How, Leaf, LinkReport, PlanName, PlanSettings, leaves};
 
 use pending::Background;
@@ -326,6 +327,12 @@ impl Collectives {
         joined(self.shared.ledgers.iter().flat_map(|ledger| ledger.reports()))
     }
 
+    /// What the slowest link of the group costs, by which plans are chosen: the same on all members. None before a call over
+    /// links had a choice of plans.
+    pub fn figures(&self) -> Option<Figures> {
+        self.shared.ledgers.iter().find_map(|ledger| ledger.figures())
+    }
+
     fn has_root(&self, operation: &str, root: usize) -> Result<(), Error> {
         let members = self.shared.group.len();
         if root < members {
@@ -481,6 +488,10 @@ fn whole(operation: &str, array: &[u8], dtype: DType) -> Result<(), Error> {
 
 impl std::fmt::Debug for Collectives {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Collectives({:?} of {:?})", self.shared.group.ranks(), self.shared.job)
+        write!(f, "Collectives({:?} of {:?}", self.shared.group.ranks(), self.shared.job)?;
+        if let Some(figures) = self.figures() {
+            write!(f, ", {figures}")?;
+        }
+        f.write_str(")")
     }
 }

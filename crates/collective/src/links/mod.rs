@@ -2,7 +2,8 @@
 //!
 //! A [`Mesh`] opens links when a call needs them, keeps them, and runs one call at a time. Every call begins with a
 //! [roll call](roll): all learn what all are about to do, so that a difference is the same error everywhere, and small arrays
-//! travel with it. Large ones follow by a plan, see [`run`] and [`exchange`].
+//! travel with it. Large ones follow by a plan, see [`run`] and [`exchange`]; where there is a choice of plans the links are
+//! [measured](measure) once.
 //!
 //! A call that fails in the middle closes all links of the mesh: whoever waits for this rank wakes up and looks for the culprit.
 
@@ -13,13 +14,16 @@ mod exchange;
 mod fold;
 mod gather;
 mod leaders;
+mod measure;
+#[cfg(test)]
+mod measured;
 mod reduce;
 mod roll;
 mod run;
 mod wire;
 
 use std::sync::atomic::Ordering::*;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use syncline_cluster::{Error, Group, Lane, Vigil};
@@ -30,6 +34,7 @@ use syncline_wire::Fingerprint;
 use crate::LinkReport;
 use crate::call::{Call, Failure};
 use crate::plan::PlanSettings;
+use crate::plan::cost::Figures;
 pub(crate) use leaders::Relay;
 pub(crate) use reduce::finish;
 pub(crate) use roll::Refusal;
@@ -55,6 +60,8 @@ pub(crate) struct Mesh {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     links: Mutex<Vec<Line>>,
+    /// What the slowest link costs, the same on all members; none before they measured.
+    figures: OnceLock<Figures>,
 }
 
 /// One link, as it is counted.
@@ -66,6 +73,11 @@ struct Line {
 }
 
 impl Ledger {
+    /// What the members agreed that their links cost, once they measured them.
+    pub(crate) fn figures(&self) -> Option<Figures> {
+        self.figures.get().copied()
+    }
+
     /// One report per peer, by rank.
     pub(crate) fn reports(&self) -> Vec<LinkReport> {
         let links = self.links.lock().expect("no panic while held");

@@ -9,7 +9,7 @@ use super::roll::{Bring, Refusal, Roll};
 use super::run::{Numbers, part};
 use super::wire::room;
 use crate::call::{Call, Failure};
-use crate::plan::cost::{Figures, INLINE, choose};
+use crate::plan::cost::{INLINE, choose, settled};
 use crate::plan::{Plan, PlanName, chain, halving, ring, tree};
 
 /// From here on a broadcast goes along a chain: every link carries the array once, and all of them at the same time.
@@ -18,16 +18,15 @@ const CHAIN_FROM: usize = 1 << 20;
 impl Mesh {
     /// Combines `array` over all members, in place; returns how many contribute.
     pub(crate) fn all_reduce(&mut self, array: &mut [u8], dtype: DType, op: ReduceOp, call: &Call<'_>) -> Result<u32, Failure> {
-        let name = self.chosen(array.len(), dtype, op);
-        let bring = match name {
-            PlanName::Doubling => Bring::bytes(array),
+        let bring = match self.settled(array.len(), dtype, op) {
+            Some(PlanName::Doubling) => Bring::bytes(array),
             _ => Bring::later(array),
         };
         let roll = self.roll(call, bring)?;
         if roll.complete().is_some() {
             self.combine(array, &roll, dtype, op, call)?;
         } else {
-            self.by_plan(name, array, dtype, op, call)?;
+            self.by_plan(array, dtype, op, call)?;
         }
         finish(array, dtype, op, roll.contributors);
         Ok(roll.contributors)
@@ -42,12 +41,13 @@ impl Mesh {
         dtype: DType,
         op: ReduceOp,
     ) -> Result<(), Failure> {
-        self.by_plan(self.chosen(array.len(), dtype, op), array, dtype, op, call)?;
+        self.by_plan(array, dtype, op, call)?;
         finish(array, dtype, op, contributors);
         Ok(())
     }
 
-    fn by_plan(&mut self, name: PlanName, array: &mut [u8], dtype: DType, op: ReduceOp, call: &Call<'_>) -> Result<(), Failure> {
+    fn by_plan(&mut self, array: &mut [u8], dtype: DType, op: ReduceOp, call: &Call<'_>) -> Result<(), Failure> {
+        let name = self.chosen(array.len(), dtype, op, call)?;
         if let Some(plan) = self.plan(name) {
             return self.run(&plan, array, Numbers { dtype, op }, call);
         }
@@ -161,14 +161,21 @@ impl Mesh {
         Ok(())
     }
 
-    /// The plan for an all-reduce of so many bytes.
-    fn chosen(&self, bytes: usize, dtype: DType, op: ReduceOp) -> PlanName {
+    /// The plan for an all-reduce of so many bytes, if the links have no say in it.
+    fn settled(&self, bytes: usize, dtype: DType, op: ReduceOp) -> Option<PlanName> {
         match self.settings.forced {
-            None | Some(PlanName::Memory | PlanName::Hosts) => {
-                choose(bytes, self.ranks(), op.is_exact(dtype), self.settings.base, Figures::TCP)
-            }
-            Some(name) => name,
+            None | Some(PlanName::Memory | PlanName::Hosts) => settled(bytes, self.ranks(), op.is_exact(dtype)),
+            forced => forced,
         }
+    }
+
+    /// The plan for an all-reduce of so many bytes. After a roll call: the links may have to be measured first.
+    pub(super) fn chosen(&mut self, bytes: usize, dtype: DType, op: ReduceOp, call: &Call<'_>) -> Result<PlanName, Failure> {
+        if let Some(name) = self.settled(bytes, dtype, op) {
+            return Ok(name);
+        }
+        let figures = self.figures(call)?;
+        Ok(choose(bytes, self.ranks(), op.is_exact(dtype), self.settings.base, figures))
     }
 
     /// The plan of this name, of one piece where the runner's segments do the pipelining; none for doubling.

@@ -16,29 +16,29 @@ use crate::plan::check::{self, Term};
 use crate::plan::{PlanName, PlanSettings};
 
 /// A rank of a job, with its mesh and the number of its next call.
-struct Rank {
-    job: Job,
-    mesh: Mesh,
+pub(super) struct Rank {
+    pub(super) job: Job,
+    pub(super) mesh: Mesh,
     number: u64,
 }
 
 impl Rank {
-    fn call<'a>(&mut self, what: What<'a>) -> Call<'a> {
+    pub(super) fn call<'a>(&mut self, what: What<'a>) -> Call<'a> {
         self.number += 1;
         Call { number: self.number, what, site: "suite.rs:1", by: soon(), started: Instant::now(), contributes: true }
     }
 
-    fn all_reduce(&mut self, array: &mut [u8], dtype: DType, op: ReduceOp) -> Result<u32, Failure> {
+    pub(super) fn all_reduce(&mut self, array: &mut [u8], dtype: DType, op: ReduceOp) -> Result<u32, Failure> {
         let call = self.call(What::AllReduce { dtype, op, count: array.len() / dtype.size() });
         self.mesh.all_reduce(array, dtype, op, &call)
     }
 }
 
-fn soon() -> Deadline {
+pub(super) fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(20))
 }
 
-fn in_tcp<T: Send>(name: &str, ranks: usize, body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
+pub(super) fn in_tcp<T: Send>(name: &str, ranks: usize, body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
     among(name, ranks, TransportChoice::Tcp, |rank| {
         let result = body(rank);
         rank.job.leave(soon()).expect("a polite end");
@@ -47,7 +47,7 @@ fn in_tcp<T: Send>(name: &str, ranks: usize, body: impl Fn(&mut Rank) -> T + Syn
 }
 
 /// Runs `body` on every rank of a job; who does not leave looks dead to the others when its thread ends.
-fn among<T: Send>(name: &str, ranks: usize, transport: TransportChoice, body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
+pub(super) fn among<T: Send>(name: &str, ranks: usize, transport: TransportChoice, body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
     among_with(name, ranks, &Settings { transport, encrypt: false, ..Settings::default() }, body)
 }
 
@@ -72,7 +72,7 @@ fn among_with<T: Send>(name: &str, ranks: usize, settings: &Settings, body: impl
 const PLANS: [&str; 6] = ["tree", "tree:3", "ring", "halving", "chain", "doubling"];
 
 /// Numbers whose sums depend on the order of the additions.
-fn numbers(position: usize, count: usize, dtype: DType) -> Vec<u8> {
+pub(super) fn numbers(position: usize, count: usize, dtype: DType) -> Vec<u8> {
     let value = |index: usize| {
         let mixed = (index as u64 * 0x9e37_79b9 + position as u64 * 0x85eb_ca6b).wrapping_mul(0xc2b2_ae3d_27d4_eb4f) >> 40;
         (mixed as f32 / (1 << 20) as f32 - 8.0) * if index.is_multiple_of(3) { 100.0 } else { 1.0 }
@@ -83,7 +83,7 @@ fn numbers(position: usize, count: usize, dtype: DType) -> Vec<u8> {
     bytes
 }
 
-fn left_fold(ranks: usize, count: usize, dtype: DType, op: ReduceOp) -> Vec<u8> {
+pub(super) fn left_fold(ranks: usize, count: usize, dtype: DType, op: ReduceOp) -> Vec<u8> {
     let all: Vec<Vec<u8>> = (0..ranks).map(|position| numbers(position, count, dtype)).collect();
     let sources: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
     let mut out = vec![0; count * dtype.size()];

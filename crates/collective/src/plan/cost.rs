@@ -3,6 +3,12 @@
 //! The model is the usual one: a step costs α however little travels, a byte costs β, and what a rank moves each way shares
 //! its wire. So a plan of so many steps in which the busiest rank sends or receives so many bytes takes
 //! steps·α + bytes·β. It is asked which plan is better, not how long one takes.
+//!
+//! α and β are those of the slowest link between neighbours of the group. Its members measure them in the first call that has
+//! a choice, round them to powers of two ([`grades`](super::grades)) and agree on them, so all ranks choose alike. Nothing is
+//! measured for a plan that is forced or [settled] otherwise.
+
+use std::fmt;
 
 use super::{PlanName, tree};
 
@@ -25,10 +31,16 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// TCP between hosts of one room, and on one host: some 30 µs and 1.5 GB/s.
+    /// TCP between hosts of one room, and on one host, as a measure for texts and tests: some 30 µs and 1.5 GB/s.
     pub const TCP: Figures = Figures { alpha: 30e-6, beta: 1.0 / 1.5e9 };
     /// Rings in shared memory.
     pub const MEMORY: Figures = Figures { alpha: 1e-6, beta: 1.0 / 8e9 };
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} µs a step, {:.3} GB/s", self.alpha * 1e6, 1e-9 / self.beta)
+    }
 }
 
 /// What one segment of a pipeline holds, in bytes.
@@ -87,16 +99,29 @@ fn tree_rounds(position: usize, ranks: usize, base: u32) -> usize {
     tree::children(position, ranks, base).into_iter().fold(0, |now, child| now.max(tree_rounds(child, ranks, base)) + 1)
 }
 
+/// Whether doubling may be considered: it keeps all contributions in memory and folds them on every rank, which beyond the
+/// caches is no bargain.
+fn may_double(bytes: usize, ranks: usize) -> bool {
+    bytes.saturating_mul(ranks) <= MOST_HELD
+}
+
+/// The plan for an all-reduce over links where there is but one to consider, whatever the links cost.
+pub fn settled(bytes: usize, ranks: usize, exact: bool) -> Option<PlanName> {
+    match bytes {
+        ..=INLINE => Some(PlanName::Doubling),
+        _ if ranks == 1 || !exact && !may_double(bytes, ranks) => Some(PlanName::Chain),
+        _ => None,
+    }
+}
+
 /// The cheapest plan for an all-reduce over links. Where the operation is not exact only plans with the bits of the left
 /// fold are considered.
 pub fn choose(bytes: usize, ranks: usize, exact: bool, base: u32, figures: Figures) -> PlanName {
-    // Doubling keeps all contributions in memory and folds them on every rank: beyond the caches that is no bargain.
-    let held = bytes.saturating_mul(ranks);
-    let left_fold = [PlanName::Chain].into_iter().chain(Some(PlanName::Doubling).filter(|_| held <= MOST_HELD));
-    let others = [PlanName::Halving, PlanName::Ring, PlanName::Tree { base: Some(base) }];
-    if bytes <= INLINE {
-        return PlanName::Doubling;
+    if let Some(name) = settled(bytes, ranks, exact) {
+        return name;
     }
+    let left_fold = [PlanName::Chain].into_iter().chain(Some(PlanName::Doubling).filter(|_| may_double(bytes, ranks)));
+    let others = [PlanName::Halving, PlanName::Ring, PlanName::Tree { base: Some(base) }];
     let candidates = left_fold.chain(others.into_iter().filter(|_| exact));
     let time = |name: &PlanName| match (name, Cost::of(*name, base, ranks, bytes)) {
         // Segments overlap, so all but the first cost their bytes only.
@@ -145,5 +170,27 @@ mod tests {
         }
         assert_eq!(choose(64 << 20, 8, true, 2, Figures::TCP), PlanName::Halving);
         assert_eq!(choose(64 << 20, 33, true, 2, Figures::TCP), PlanName::Ring);
+    }
+
+    #[test]
+    fn far_links_want_few_steps_and_thin_ones_few_bytes() {
+        let far = Figures { alpha: 10e-3, ..Figures::TCP };
+        let thin = Figures { beta: 1e-6, ..Figures::TCP };
+        let chosen = |figures| choose(200 << 10, 4, true, 2, figures);
+        assert_eq!([Figures::TCP, far, thin].map(chosen), [PlanName::Halving, PlanName::Doubling, PlanName::Halving]);
+        let among_left_folds = |figures| choose(100 << 10, 8, false, 2, figures);
+        assert_eq!([far, thin].map(among_left_folds), [PlanName::Doubling, PlanName::Doubling]);
+    }
+
+    #[test]
+    fn what_is_settled_does_not_depend_on_the_links() {
+        for (bytes, ranks, exact) in [(1, 8, true), (INLINE, 2, false), (64 << 20, 3, false), (64 << 20, 1, true)] {
+            let name = settled(bytes, ranks, exact).expect("one candidate");
+            for figures in [Figures::TCP, Figures::MEMORY, Figures { alpha: 1.0, beta: 1.0 }] {
+                assert_eq!(choose(bytes, ranks, exact, 2, figures), name);
+            }
+        }
+        assert_eq!(settled(64 << 20, 3, true), None);
+        assert_eq!(settled(INLINE + 1, 3, false), None);
     }
 }

@@ -12,6 +12,7 @@ pub mod chain;
 pub mod check;
 pub mod cost;
 pub mod doubling;
+pub mod grades;
 pub mod halving;
 pub mod hosts;
 pub mod memory;
