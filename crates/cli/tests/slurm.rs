@@ -4,6 +4,7 @@
 //! is not installed, or without root, each test says `skipped`.
 
 mod field;
+mod slurm_trees;
 
 use std::process::exit;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ fn as_a_rank() {
         Ok("work") => work(),
         Ok("wait") => wait_for_a_death(),
         Ok("tree") => grow_a_tree(),
+        Ok("sums") => slurm_trees::add_up(),
         _ => return field::rank::play_if_asked(),
     };
     if let Err(error) = outcome {

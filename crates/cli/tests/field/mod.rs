@@ -8,6 +8,7 @@
 pub(crate) mod hosts;
 pub(crate) mod program;
 pub(crate) mod rank;
+pub(crate) mod sums;
 pub(crate) mod training;
 
 use std::time::Duration;
