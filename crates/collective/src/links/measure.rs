@@ -4,11 +4,11 @@
 //! ```text
 //!  5 ranks:   0–1 2–3   ·   1–2 3–4   ·   4–0          no rank is in two pairs at once
 //!  a pair:    a few empty frames: α is half of the quickest round trip
-//!             32 KB, 256 KB twice: β is what a byte adds to it
+//!             32 KB twice, 128 KB three times: β is what a byte adds to it
 //! ```
 //! Then all exchange what they found by doubling, as the roll call does, and the slowest link wins: so all ranks hold the very
-//! same figures and choose the same plan. Cost: 8 round trips and 0.5 MB each way per link, two or three links one after the
-//! other, and ⌈log₂ n⌉ small frames. A link that is so slow that this takes long carries less.
+//! same figures and choose the same plan. Cost: 10 round trips and 0.4 MB each way per link, two or three links one after the
+//! other, and ⌈log₂ n⌉ small frames. A thin link carries less.
 //!
 //! It happens inside the first call that has a choice, after its roll call: everybody is there and about to do the same.
 
@@ -22,9 +22,11 @@ use crate::plan::grades::Grades;
 
 /// Round trips of empty frames.
 const PINGS: usize = 5;
-/// What goes there and back for the bandwidth. The first opens a stream's window and tells whether more is affordable.
-const LOADS: [usize; 3] = [32 << 10, 256 << 10, 256 << 10];
-/// Nothing more is sent over a link that was measured for so long.
+/// What goes there and back for the bandwidth, and how often: one that is held up by chance must not count. The small ones open
+/// a stream's window and tell whether more is affordable.
+const LOADS: [(usize, usize); 2] = [(32 << 10, 2), (MOST, 3)];
+const MOST: usize = 128 << 10;
+/// Where a load adds so much to a round trip no larger one follows.
 const LONG: Duration = Duration::from_millis(20);
 
 /// The first byte of a frame's meta: whether it goes back, or was the last.
@@ -58,23 +60,24 @@ impl Mesh {
     /// Measures the link to `peer`, who follows.
     fn lead(&mut self, peer: usize, call: &Call<'_>) -> Result<Grades, Failure> {
         self.open([peer], call)?;
-        let since = Instant::now();
         let mut quickest = Duration::MAX;
         for _ in 0..PINGS {
             quickest = quickest.min(self.there_and_back(peer, &mut [], call)?);
         }
-        let mut bytes = vec![0; LOADS[LOADS.len() - 1]];
-        let mut best = (0, Duration::MAX);
-        for load in LOADS {
-            let took = self.there_and_back(peer, &mut bytes[..load], call)?;
-            best = if load > best.0 { (load, took) } else { (load, took.min(best.1)) };
-            if since.elapsed() > LONG {
+        let mut bytes = vec![0; MOST];
+        let mut beta = 0.0;
+        for (load, times) in LOADS {
+            let mut took = Duration::MAX;
+            for _ in 0..times {
+                took = took.min(self.there_and_back(peer, &mut bytes[..load], call)?);
+            }
+            let added = took.saturating_sub(quickest);
+            beta = added.as_secs_f64() / (2 * load) as f64;
+            if added > LONG {
                 break;
             }
         }
         self.tell_with(peer, &[LAST], &[], call)?;
-        let (load, took) = best;
-        let beta = took.saturating_sub(quickest).as_secs_f64() / (2 * load) as f64;
         Ok(Grades::of(Figures { alpha: quickest.as_secs_f64() / 2.0, beta }))
     }
 
@@ -92,7 +95,7 @@ impl Mesh {
     /// Sends back what `peer` sends until it has enough.
     fn follow(&mut self, peer: usize, call: &Call<'_>) -> Result<(), Failure> {
         self.open([peer], call)?;
-        let mut bytes = vec![0; LOADS[LOADS.len() - 1]];
+        let mut bytes = vec![0; MOST];
         loop {
             let came = self.exchange(call, None, None, peer, |incoming, talk| match incoming.head(talk)? {
                 (meta, 0) if meta == [LAST] => Ok(None),
