@@ -128,7 +128,9 @@ impl Seat {
 
     /// How long a wait keeps its core: the ranks of this host share them.
     pub(crate) fn patience(&self) -> Patience {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        // Asked once: the answer is read from files of the control group, which takes 30 µs, and every barrier wants it.
+        static CORES: OnceLock<usize> = OnceLock::new();
+        let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |cores| cores.get()));
         Patience::new(self.topology.hosts()[self.topology.host_of(self.me)].ranks.len(), cores)
     }
 

@@ -255,7 +255,7 @@ class _Slot:
     def _array(self, path: str, leaf: Any, op: str) -> None:
         memory, name = _opened(leaf, path, op)
         self.dtype = _reducible(memory, name, op, path)
-        if memory.dtype == np.bool_:
+        if name == "bool":
             memory = memory.view(np.uint8)
         in_place = memory.flags.writeable and not _arrays._is_secretly_constant(leaf)
         if in_place and memory.flags.c_contiguous:
