@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 SOAK_RUNS ?= 200
 # The long runs: processes killed at random moments with many seeds, and simulated clusters with many more.
 SOAK ?= SYNCLINE_KILL_RUNS=$(SOAK_RUNS) SYNCLINE_SIM_SEEDS=$(SOAK_RUNS)000 \
-	$(CARGO) nextest run --release --locked --profile soak --run-ignored all -E 'binary(/^(kill|tables_kill|collectives_kill|simulated)/) | test(a_requeued_job)'
+	$(CARGO) nextest run --release --locked --profile soak --run-ignored all -E 'binary(/^(kill|tables_kill|collectives_kill|simulated)/) | test(a_requeued_job) | test(every_number_of_ranks_by_every_plan)'
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint install bench fuzz soak setup clean
