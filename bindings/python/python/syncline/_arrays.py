@@ -6,7 +6,6 @@ below may copy once. bfloat16, which NumPy does not know, is held as 16 plain bi
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -185,11 +184,18 @@ def _opened(given: Any) -> tuple[Array, str]:
     return (given.view(np.uint16) if name == BFLOAT16 else given), name
 
 
-@functools.lru_cache(maxsize=256)
+_names: dict[np.dtype[Any], str] = {}
+
+
 def _name_of(dtype: np.dtype[Any]) -> str:
     """The dtype's name, which NumPy makes anew each time it is asked: 6 µs, for each array of a model."""
-    # Another machine's byte order is another dtype, with a name like `>f4`.
-    return dtype.name if dtype.isnative or dtype.name == BFLOAT16 else dtype.str
+    name = _names.get(dtype)
+    if name is None:
+        # Another machine's byte order is another dtype, with a name like `>f4`.
+        name = dtype.name if dtype.isnative or dtype.name == BFLOAT16 else dtype.str
+        if len(_names) < 256:  # structured dtypes are endless, and none of ours
+            _names[dtype] = name
+    return name
 
 
 def _opened_in_place(out: Any, operation: str) -> tuple[Array, str]:
