@@ -17,12 +17,14 @@ use crate::fate::Fate;
 use crate::seat::{Seat, monotonic_nanos};
 use crate::{Error, watcher};
 
+/// How long the failure of an operation may wait for what others have to say about it.
+const NEWS: Duration = Duration::from_millis(300);
+
 impl Seat {
     /// Names the culprit of an operation that needed `peers` and failed because somebody is gone.
     ///
     /// The news of a death may still be on its way when a link breaks, so this waits for it a moment.
     pub(crate) fn explain(&self, operation: &str, peers: &[u32], started: Instant, detail: &str) -> Error {
-        const NEWS: Duration = Duration::from_millis(300);
         let deadline = Instant::now() + NEWS;
         let mut held = self.news.0.lock().expect("no panic while held");
         loop {
@@ -57,6 +59,9 @@ impl Seat {
         self.write_blame(rank, silent);
         let who = self.topology.who(rank);
         let waited = started.elapsed();
+        if !silent {
+            self.let_others_hear();
+        }
         if silent {
             let hint = "it may be stopped, swapping or cut off; look at it on its host, or raise SYNCLINE_TIMEOUT".into();
             return Error::Timeout { operation: operation.into(), missing: vec![who], detail: format!(", which {how}"), waited, hint };
@@ -68,6 +73,20 @@ impl Seat {
             _ => format!("look at the output of rank {rank} and at the kernel log of {} (out of memory?)", who.host),
         };
         Error::PeerLost { operation: operation.into(), who, how, waited, hint }
+    }
+
+    /// Where this process hosts the coordinator, its user may end it as soon as it fails: whom to blame must have reached
+    /// the others by then, or they would see this one end and blame it.
+    fn let_others_hear(&self) {
+        if !self.hosts_coordinator() || !self.fates.any_down() {
+            return;
+        }
+        let deadline = Instant::now() + NEWS;
+        let mut held = self.news.0.lock().expect("no panic while held");
+        while !self.told.load(Acquire) && !self.coordinator_lost.load(Acquire) {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return };
+            held = self.news.1.wait_timeout(held, left).expect("no panic while held").0;
+        }
     }
 
     /// The members that `operation` still waits for when its deadline passed, and what is known about them.

@@ -9,7 +9,6 @@ use syncline_transport::RecvHalf;
 use syncline_wire::message::Control;
 
 use crate::agree::Agreement;
-use crate::bootstrap::Launcher;
 use crate::control::{fate_of, receive_control};
 use crate::fate::Fate;
 use crate::seat::Seat;
@@ -39,6 +38,7 @@ fn take_note(seat: &Seat, message: Control) {
             // A neighbour's last word may stand on the board and not yet with the coordinator.
             let blames = blames.or_else(|| seat.blame_on_board(rank));
             seat.bury(rank, fate_of(&cause, &detail, reported_by, blames));
+            seat.told.store(true, Release); // pairs with the Acquire in `Seat::let_others_hear`
         }
         Control::Ended { rank } if rank < seat.topology.world() && rank != seat.me => seat.fates.mark_ended(rank),
         Control::Left { rank } if rank < seat.topology.world() && rank != seat.me => seat.fates.mark_left(rank),
@@ -60,7 +60,7 @@ fn take_note(seat: &Seat, message: Control) {
 /// The coordinator's host is rank 0, unless the launcher hosts it.
 pub(crate) fn coordinator_lost(seat: &Seat, fate: Fate) {
     seat.coordinator_lost.store(true, Release);
-    if seat.launcher == Launcher::SynclineRun || seat.launcher == Launcher::Dmlc {
+    if seat.launcher.hosts_coordinator() {
         seat.orphaned.store(true, Release);
     } else if seat.me != 0 {
         let blames = seat.blame_on_board(0).map(|blame| blame.rank);

@@ -216,15 +216,15 @@ fn knock(
 
 fn lost_coordinator(launch: &Launch, error: &ControlError, started: Instant) -> Error {
     let how = format!("is gone: the control link ended while the job assembled ({error})");
-    match launch.launcher {
-        Launcher::SynclineRun | Launcher::Dmlc => Error::LauncherLost { operation: "start".into(), waited: started.elapsed() },
-        _ => Error::PeerLost {
-            operation: "start".into(),
-            who: Who { rank: 0, host: String::new(), pid: 0 },
-            how,
-            waited: started.elapsed(),
-            hint: "rank 0 hosts the coordinator; look at its output".into(),
-        },
+    if launch.launcher.hosts_coordinator() {
+        return Error::LauncherLost { operation: "start".into(), waited: started.elapsed() };
+    }
+    Error::PeerLost {
+        operation: "start".into(),
+        who: Who { rank: 0, host: String::new(), pid: 0 },
+        how,
+        waited: started.elapsed(),
+        hint: "rank 0 hosts the coordinator; look at its output".into(),
     }
 }
 

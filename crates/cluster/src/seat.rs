@@ -41,6 +41,8 @@ pub(crate) struct Seat {
     pub(crate) news: (Mutex<()>, Condvar),
     /// Nobody will answer on the control link any more.
     pub(crate) coordinator_lost: AtomicBool,
+    /// The coordinator has told everybody of a death; this process, if it hosts it, last of all.
+    pub(crate) told: AtomicBool,
     /// The calls that all workers make alike, as far as this process knows of them.
     pub(crate) ledger: Mutex<Ledger>,
     /// Circles of waits that were seen and may be gone at the next look.
@@ -85,10 +87,16 @@ impl Seat {
             leaving: AtomicBool::new(false),
             news: Default::default(),
             coordinator_lost: AtomicBool::new(false),
+            told: AtomicBool::new(false),
             ledger: Mutex::default(),
             circles: Mutex::default(),
             own_bell: Bell::private(),
         })
+    }
+
+    /// Whether the coordinator is a thread of this process and ends with it.
+    pub(crate) fn hosts_coordinator(&self) -> bool {
+        self.me == 0 && self.control.is_some() && !self.launcher.hosts_coordinator()
     }
 
     /// Whether `operation` may begin: in the process that joined, before it left.

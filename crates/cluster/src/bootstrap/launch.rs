@@ -226,6 +226,11 @@ impl Launch {
 }
 
 impl Launcher {
+    /// Whether the coordinator of its jobs is no rank's: it then outlives every rank.
+    pub(crate) fn hosts_coordinator(self) -> bool {
+        matches!(self, Launcher::SynclineRun | Launcher::Dmlc)
+    }
+
     /// The name that `syncline env` prints.
     pub fn name(self) -> &'static str {
         match self {
