@@ -22,7 +22,7 @@ use syncline_shm::wait::Deadline;
 use syncline_transport::{Connection, Door, DoorConfig, DoorEvent, JobKey, LinkError, RecvHalf, SendHalf, TransportKind};
 use syncline_wire::message::{Control, Hello, MemberInfo, Purpose};
 
-use crate::bootstrap::{HostSpan, Launch, Launcher, Meeting};
+use crate::bootstrap::{HostSpan, Launch, Meeting};
 use crate::control::{ControlError, fate_of, receive_control, send_control};
 use crate::job::{Job, Parts, private_heap};
 use crate::meet::Met;
