@@ -9,7 +9,9 @@ mod caretaker;
 pub mod checkpoint;
 #[doc(hidden)]
 pub mod fuzzing;
+mod ground;
 mod keys;
+mod named;
 mod partition;
 mod pending;
 mod reaching;
@@ -23,6 +25,7 @@ mod tables;
 mod updater;
 
 pub use arrays::SharedArray;
+pub use partition::Placement;
 pub use pending::Pending;
 pub use spec::{Consistency, Shape, Spec};
 pub use table::Table;

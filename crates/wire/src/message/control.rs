@@ -138,6 +138,31 @@ pub enum Control {
     },
     /// Member: when a worker dies, I go on without it.
     GoesOn,
+    /// Member: all members should hear this.
+    Post {
+        /// Which of this member's notices.
+        number: u64,
+        /// What the layer above wants to say.
+        payload: Vec<u8>,
+    },
+    /// Coordinator: a member posted this. All members, that one too, hear all notices in the same order.
+    Posted {
+        /// Who.
+        from: u32,
+        /// Which of its notices.
+        number: u64,
+        /// What it says.
+        payload: Vec<u8>,
+    },
+    /// Member: what this notice asks for is done, or why not. The coordinator passes it on to who posted it.
+    Answer {
+        /// Who posted the notice; on its way back, who answers.
+        rank: u32,
+        /// Which of its notices.
+        number: u64,
+        /// Why not, for people; empty when it is done.
+        refusal: String,
+    },
 }
 
 /// A call as people know it.
@@ -215,6 +240,9 @@ impl Control {
             Control::AskMissing { .. } => "ask missing",
             Control::Missing { .. } => "missing",
             Control::GoesOn => "goes on",
+            Control::Post { .. } => "post",
+            Control::Posted { .. } => "posted",
+            Control::Answer { .. } => "answer",
         }
     }
 
@@ -254,6 +282,10 @@ impl Control {
                 other.1.check()
             }
             Control::Missing { number: _, ranks } => check_ranks(ranks),
+            Control::Post { number: _, payload } | Control::Posted { from: _, number: _, payload } => {
+                cap("payload of a notice", payload.len(), MAX_PROPOSAL)
+            }
+            Control::Answer { rank: _, number: _, refusal } => check_text(refusal),
             Control::AskMissing { number: _ }
             | Control::Heartbeat { count: _ }
             | Control::GoesOn
