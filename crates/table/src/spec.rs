@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use syncline_cluster::Error;
 use syncline_optimizer::Key;
 use syncline_tensor::DType;
+use syncline_tensor::kernels::quantize::INT8_BLOCK;
 
-use crate::Updater;
+use crate::{Placement, Updater};
 
 /// The shape of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +63,8 @@ pub struct Spec {
     pub updater: Updater,
     /// How far views may drift apart.
     pub consistency: Consistency,
+    /// Where its values live; it changes no result.
+    pub placement: Placement,
     /// Whose rule a gradient table follows.
     family: u32,
     /// What its optimizer calls it, where that is not its name.
@@ -71,7 +74,16 @@ pub struct Spec {
 impl Spec {
     /// A table of this shape with f32 elements, the `add` updater and no bound on staleness.
     pub fn new(shape: Shape) -> Spec {
-        Spec { name: None, shape, dtype: DType::F32.code(), updater: Updater::Add, consistency: Consistency::Async, family: 0, key: None }
+        Spec {
+            name: None,
+            shape,
+            dtype: DType::F32.code(),
+            updater: Updater::Add,
+            consistency: Consistency::Async,
+            placement: Placement::Split,
+            family: 0,
+            key: None,
+        }
     }
 
     /// `size` elements.
@@ -102,6 +114,11 @@ impl Spec {
     /// With this consistency.
     pub fn with_consistency(self, consistency: Consistency) -> Spec {
         Spec { consistency, ..self }
+    }
+
+    /// With its values there.
+    pub fn placed(self, placement: Placement) -> Spec {
+        Spec { placement, ..self }
     }
 
     /// With this name.
@@ -141,6 +158,14 @@ impl Spec {
             Shape::Matrix { rows, cols } => Some((rows, cols)),
             Shape::Keys => None,
         }
+    }
+
+    /// So many rows begin and end at multiples of [`INT8_BLOCK`] elements: a table that is cut there keeps whole blocks of
+    /// every code of `tensor::kernels::quantize` together.
+    pub(crate) fn grain(&self) -> u64 {
+        let cols = self.rows_and_cols().map_or(1, |(_, cols)| cols.max(1));
+        let block = INT8_BLOCK as u64;
+        block >> cols.trailing_zeros().min(block.trailing_zeros())
     }
 
     /// Bytes of one row.

@@ -17,7 +17,7 @@ use syncline_tensor::DType;
 
 pub(crate) use resolve::Resolved;
 pub(crate) use rounds::RoundStep;
-pub(crate) use rule::{Rule, board, set_rule};
+pub(crate) use rule::{Rule, Series, board, set_rule, to_body};
 
 use crate::Spec;
 
