@@ -24,6 +24,7 @@ mod tables;
 mod updater;
 
 pub use arrays::SharedArray;
+pub use gradient::{GradientStates, StateLane};
 pub use pending::Pending;
 pub use spec::{Consistency, Shape, Spec};
 pub use table::Table;
