@@ -262,6 +262,13 @@ impl Inner {
         Ok(rows.map_or(Selection::All, Selection::Rows))
     }
 
+    /// Refuses what every add would be refused for now.
+    pub(crate) fn accepts_adds(&self) -> Result<(), Error> {
+        self.vigil.usable(&self.name)?;
+        let Some(gradient) = &self.gradient else { return Ok(()) };
+        gradient.check(self.spec.consistency == Consistency::Sync)
+    }
+
     /// The options an add goes with, checked. Gradients carry a stamp instead, which a round over several hosts must find the same everywhere.
     fn options(&self, options: &AddOptions) -> Result<AddOptions, Error> {
         options.check(self.spec.updater)?;
