@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 use syncline_shm::wait::Deadline;
-use syncline_wire::message::{Control, MAX_PROPOSAL, clip_text};
+use syncline_wire::message::{Control, MAX_NOTICE, clip_text};
 
 use crate::control::send_control;
 use crate::seat::Seat;
@@ -59,20 +59,29 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Vigil {
     /// The most bytes of a notice.
-    pub const MOST_IN_NOTICE: usize = MAX_PROPOSAL;
+    pub const MOST_IN_NOTICE: usize = MAX_NOTICE;
 
     /// Says something to all members, this one too, and returns when each of `asked` has answered.
     ///
     /// A refusal is an error that names who refused and why; somebody who is gone, or does not answer in time, is named. Who is alone
     /// has nobody to tell.
     pub fn post(&self, operation: &str, payload: &[u8], asked: &[u32], deadline: Deadline) -> Result<(), Error> {
+        self.post_and_wait(operation, payload, asked, true, deadline)
+    }
+
+    /// The same, without an answer of those of `asked` who are gone: what is said does not concern them any more.
+    pub fn post_to_living(&self, operation: &str, payload: &[u8], asked: &[u32], deadline: Deadline) -> Result<(), Error> {
+        self.post_and_wait(operation, payload, asked, false, deadline)
+    }
+
+    fn post_and_wait(&self, operation: &str, payload: &[u8], asked: &[u32], all: bool, deadline: Deadline) -> Result<(), Error> {
         self.usable(operation)?;
         let seat = self.seat();
         if seat.control.is_none() {
             return Ok(());
         }
-        if payload.len() > MAX_PROPOSAL {
-            let detail = format!("{operation}: a notice of {} bytes, {MAX_PROPOSAL} is the most", payload.len());
+        if payload.len() > MAX_NOTICE {
+            let detail = format!("{operation}: a notice of {} bytes, {MAX_NOTICE} is the most", payload.len());
             return Err(Error::Configuration { detail });
         }
         let number = {
@@ -86,7 +95,7 @@ impl Vigil {
         };
         let waiting = Waiting { seat, operation, number, started: Instant::now() };
         let posted = waiting.say(&Control::Post { number, payload: payload.to_vec() });
-        let answered = posted.and_then(|()| waiting.for_answers(asked, deadline));
+        let answered = posted.and_then(|()| waiting.for_answers(asked, all, deadline));
         seat.notices().answers.remove(&number);
         answered
     }
@@ -143,7 +152,7 @@ impl Waiting<'_> {
         })
     }
 
-    fn for_answers(&self, asked: &[u32], deadline: Deadline) -> Result<(), Error> {
+    fn for_answers(&self, asked: &[u32], all: bool, deadline: Deadline) -> Result<(), Error> {
         let mut held = self.seat.news.0.lock().expect("no panic while held");
         loop {
             let answers = self.seat.notices().answers.get(&self.number).cloned().unwrap_or_default();
@@ -151,7 +160,8 @@ impl Waiting<'_> {
                 let detail = format!("{} refuses: {refusal}", self.seat.topology.who(*rank));
                 return Err(Error::System { operation: self.operation.into(), detail });
             }
-            let missing: Vec<u32> = asked.iter().copied().filter(|rank| !answers.iter().any(|(by, _)| by == rank)).collect();
+            let needed = |rank: &u32| (all || !self.seat.fates.is_over(*rank)) && !answers.iter().any(|(by, _)| by == rank);
+            let missing: Vec<u32> = asked.iter().copied().filter(needed).collect();
             if missing.is_empty() {
                 return Ok(());
             }

@@ -9,6 +9,7 @@ mod caretaker;
 pub mod checkpoint;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gradient;
 mod ground;
 mod keys;
 mod named;

@@ -10,7 +10,8 @@
 //! Worker 0 waits for those who serve, whose threads answer whatever their users do, and for nobody's call; the others wait
 //! for worker 0 only. On one host nobody is asked: worker 0 claims all memory itself, and one notice tells that it is there.
 //!
-//! Worker 0 gives the numbers, from a range that tables made in order never reach.
+//! Worker 0 gives the numbers, from a range that tables made in order never reach. The rules of gradient tables go the same way
+//! where there are several hosts: all members hear them in one order, so all hosts number them alike.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,8 +19,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use syncline_cluster::{Deadline, Error, Notice, Vigil};
+use syncline_optimizer::Optimizer;
 use syncline_wire::codec::{decode_message, encode_message};
 
+use crate::gradient::{self, Series};
 use crate::ground::Ground;
 use crate::setup::{Made, Settled, working};
 use crate::share::Share;
@@ -44,6 +47,8 @@ pub(crate) enum Word {
     Unmake { tables: Vec<u32>, why: String },
     /// This worker uses none of them any more, nor any that comes.
     Finished { worker: u32 },
+    /// What gradients do to the tables of a family from now on; everybody pins it up and answers.
+    Rule { family: u32, body: Vec<u8>, keep_states: bool },
 }
 
 /// One table of a notice.
@@ -91,6 +96,8 @@ struct State {
     given: u32,
     /// Workers that use no table any more.
     finished: BTreeSet<u32>,
+    /// By family.
+    rules: BTreeMap<u32, Series>,
     listens: bool,
     /// How many notices were read and taken to heart.
     heard: u64,
@@ -169,6 +176,15 @@ impl Named {
         }
         drop(state);
         self.ground.vigil.post("shutdown", &Word::Finished { worker }.encode()?, &[], by)
+    }
+
+    /// Brings a rule to every host; returns when all have it.
+    pub(crate) fn set_rule(&self, family: u32, rule: Option<&Optimizer>, keep_states: bool, by: Deadline) -> Result<(), Error> {
+        let word = Word::Rule { family, body: gradient::to_body(rule)?, keep_states };
+        let encoded = encode_message("rule", &word, Vigil::MOST_IN_NOTICE);
+        let encoded = encoded.map_err(|error| Error::Configuration { detail: format!("set_rule: {error}") })?;
+        let everybody: Vec<u32> = (0..self.ground.vigil.topology().world()).collect();
+        self.ground.vigil.post_to_living("set_rule", &encoded, &everybody, by)
     }
 
     /// Starts the thread that hears of tables, once.
@@ -377,6 +393,12 @@ impl Named {
                 let mut state = self.state();
                 state.finished.insert(worker);
                 state.tables.values().filter_map(|known| known.settled.as_ref()).for_each(|settled| settled.finish(worker));
+            }
+            Word::Rule { family, body, keep_states } => {
+                let by = Deadline::after(self.ground.vigil.timeout());
+                let pinned = gradient::board(&self.ground.heap, family, by);
+                let pinned = pinned.and_then(|board| self.state().rules.entry(family).or_default().add(&board, body, keep_states));
+                self.ground.vigil.answer(notice, pinned.map_err(|error| error.to_string()));
             }
             _ if notice.from == me || workers.first() != Some(&notice.from) => {}
             Word::Make { tables, ready } => {

@@ -11,12 +11,14 @@
 use std::sync::Arc;
 
 use syncline_cluster::{Deadline, Error, Job, Role};
+use syncline_shm::bulletin::Bulletin;
 use syncline_shm::outbox::Outbox;
 use syncline_shm::store::Store;
 use syncline_tensor::DType;
 use syncline_wire::Fingerprint;
 use syncline_wire::codec::{decode_message, encode_message};
 
+use crate::gradient::board;
 use crate::ground::Ground;
 use crate::keys::KeyShare;
 use crate::partition::{Home, homes, placed};
@@ -24,7 +26,7 @@ use crate::share::{LocalShare, Place, Share, lanes};
 use crate::spread::{Form, Layout, Places, Reach, Service, Spread, Watch};
 use crate::table::{Inner, Way};
 use crate::tables::Shared;
-use crate::{Consistency, Shape, Spec, Table};
+use crate::{Consistency, Shape, Spec, Table, Updater};
 
 /// Tables up to this size take all their memory when they are made (about a second per GiB); larger ones, which are
 /// often sparse, take it row by row.
@@ -182,7 +184,8 @@ impl Settled {
     pub(crate) fn open(&self, made: &Made, tables: &Shared, worker: u32, by: Deadline) -> Result<Table, Error> {
         let way = self.way(&tables.ground, worker, by)?;
         let (vigil, caretaker) = (tables.ground.vigil.clone(), Arc::clone(&tables.caretaker));
-        let inner = Inner::new(made.number, made.name.clone(), made.spec.clone(), worker, way, vigil, caretaker);
+        let board = board_of(&tables.ground, &made.spec, by)?;
+        let inner = Inner::new(made.number, made.name.clone(), made.spec.clone(), worker, way, vigil, caretaker, board);
         Ok(Table { inner: Arc::new(inner), priority: None })
     }
 
@@ -232,6 +235,11 @@ impl Settled {
     }
 }
 
+/// Where the rules of a gradient table hang on this host.
+fn board_of(ground: &Ground, spec: &Spec, by: Deadline) -> Result<Option<Bulletin>, Error> {
+    (spec.updater == Updater::Gradient).then(|| board(&ground.heap, spec.family(), by)).transpose()
+}
+
 fn map_share(ground: &Ground, made: &Made, home: &Home, by: Deadline) -> Result<Arc<LocalShare>, Error> {
     let workers = ground.workers.clone();
     let owners: Vec<u32> = workers.iter().enumerate().map(|(worker, rank)| home.owner(worker as u32, *rank)).collect();
@@ -248,6 +256,7 @@ fn map_share(ground: &Ground, made: &Made, home: &Home, by: Deadline) -> Result<
         owners,
         vigil: ground.vigil.clone(),
         arrays: Arc::clone(&ground.arrays),
+        board: board_of(ground, &made.spec, by)?,
     };
     let key = u64::from(made.number) + 1;
     let operation = format!("making {}", place.title);

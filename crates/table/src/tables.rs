@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error, Job, Role};
+use syncline_optimizer::Optimizer;
 
 use crate::caretaker::Caretaker;
+use crate::gradient;
 use crate::ground::Ground;
 use crate::named::{self, Named};
 use crate::share::Share;
@@ -72,6 +74,21 @@ impl Tables {
     fn all(&self) -> Vec<Table> {
         let made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         made.into_iter().chain(self.shared.named.opened()).collect()
+    }
+
+    /// Sets what gradients do to the tables of a family: to those that exist and to those to come. One worker's call is enough, at any time, and the
+    /// newest counts: for async adds at once, for a round when its lowest worker added after it.
+    ///
+    /// Without an optimizer the sum of a sync round becomes the value, and async adds are refused. States begin anew unless `keep_states`, and
+    /// the optimizer keeps the same ones as that before: so a learning rate is changed. Returns when every host has the rule.
+    pub fn set_rule(&self, family: u32, rule: Option<Optimizer>, keep_states: bool, by: Deadline) -> Result<(), Error> {
+        let ground = &self.shared.ground;
+        ground.vigil.usable("set_rule")?;
+        if ground.has_links() {
+            return self.shared.named.set_rule(family, rule.as_ref(), keep_states, by);
+        }
+        let board = gradient::board(&ground.heap, family, by)?;
+        gradient::set_rule(&board, rule.as_ref(), keep_states).map(drop)
     }
 
     /// Returns when every add this process issued is applied, as far as that depends on this process.

@@ -11,6 +11,8 @@ use crate::error::{Result, WireError};
 pub const MAX_TEXT: usize = 4096;
 /// The most bytes a worker may add to a proposal.
 pub const MAX_PROPOSAL: usize = 64 << 10;
+/// The most bytes of a notice.
+pub const MAX_NOTICE: usize = 1 << 20;
 
 /// One message between a member and the coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -283,7 +285,7 @@ impl Control {
             }
             Control::Missing { number: _, ranks } => check_ranks(ranks),
             Control::Post { number: _, payload } | Control::Posted { from: _, number: _, payload } => {
-                cap("payload of a notice", payload.len(), MAX_PROPOSAL)
+                cap("payload of a notice", payload.len(), MAX_NOTICE)
             }
             Control::Answer { rank: _, number: _, refusal } => check_text(refusal),
             Control::AskMissing { number: _ }

@@ -1,15 +1,16 @@
 //! Tables made by name: any order, any time, any roles, over every transport.
 
-mod gathered;
-
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use gathered::{job, job_with, soon};
 use syncline_cluster::TransportChoice::{self, Auto, Tcp, Unix};
 use syncline_cluster::{Deadline, ErrorKind, Settings};
 use syncline_table::{AddOptions, Consistency, Placement, Spec, Table};
 use syncline_testkit::ranks::eventually;
+
+use crate::gathered::{job, job_with, soon};
+
+mod gradients;
 
 const ROLES: [&[&str]; 4] =
     [&["both", "both", "both"], &["worker", "worker", "server"], &["worker", "server", "worker", "server"], &["both", "worker", "server"]];
