@@ -9,6 +9,7 @@ mod caretaker;
 pub mod checkpoint;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gradient;
 mod keys;
 mod partition;
 mod pending;
@@ -23,6 +24,7 @@ mod tables;
 mod updater;
 
 pub use arrays::SharedArray;
+pub use gradient::{GradientStates, StateLane};
 pub use pending::Pending;
 pub use spec::{Consistency, Shape, Spec};
 pub use table::Table;

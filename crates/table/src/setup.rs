@@ -11,19 +11,21 @@
 use std::sync::Arc;
 
 use syncline_cluster::{Deadline, Error, Job, Role, Vigil};
+use syncline_shm::bulletin::Bulletin;
 use syncline_shm::outbox::Outbox;
 use syncline_shm::store::Store;
 use syncline_wire::Fingerprint;
 use syncline_wire::codec::{decode_message, encode_message};
 
 use crate::arrays::Arrays;
+use crate::gradient::board;
 use crate::keys::KeyShare;
 use crate::partition::{Home, homes};
 use crate::share::{LocalShare, Place, Share, lanes};
 use crate::spread::{Form, Layout, Places, Reach, Service, Spread, Watch};
 use crate::table::{Inner, Way};
 use crate::tables::Shared;
-use crate::{Consistency, Shape, Spec, Table};
+use crate::{Consistency, Shape, Spec, Table, Updater};
 
 /// Tables up to this size take all their memory when they are made (about a second per GiB); larger ones, which are
 /// often sparse, take it row by row.
@@ -56,7 +58,8 @@ pub(crate) fn create(tables: &Shared, number: u32, spec: Spec, initial: Option<&
     if let Some(share) = here {
         share.map_ahead(TOUCHED_AHEAD); // What one process of this host has reserved by now.
     }
-    let inner = Inner::new(number, name, spec, worker as u32, way, vigil, Arc::clone(&tables.caretaker));
+    let board = board_of(job, &spec, by)?;
+    let inner = Inner::new(number, name, spec, worker as u32, way, vigil, Arc::clone(&tables.caretaker), board);
     Ok(Table { inner: Arc::new(inner) })
 }
 
@@ -205,6 +208,11 @@ impl Settled {
     }
 }
 
+/// Where the rules of a gradient table hang on this host.
+fn board_of(job: &Job, spec: &Spec, by: Deadline) -> Result<Option<Bulletin>, Error> {
+    (spec.updater == Updater::Gradient).then(|| board(job.heap(), spec.family(), by)).transpose()
+}
+
 fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: &Home, by: Deadline) -> Result<Arc<LocalShare>, Error> {
     let workers = job.topology().workers();
     let owners: Vec<u32> = workers.iter().enumerate().map(|(worker, rank)| home.owner(worker as u32, *rank)).collect();
@@ -221,6 +229,7 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
         owners,
         vigil: vigil.clone(),
         arrays: Arc::clone(arrays),
+        board: board_of(job, &made.spec, by)?,
     };
     let key = u64::from(made.number) + 1;
     let operation = format!("making {}", place.title);

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error, Job, Role};
+use syncline_optimizer::Optimizer;
 
 use crate::arrays::Arrays;
 use crate::caretaker::Caretaker;
+use crate::gradient;
 use crate::share::Share;
 use crate::{SharedArray, Spec, Table, saving, setup};
 
@@ -52,6 +54,17 @@ impl Tables {
         let table = setup::create(&self.shared, made.len() as u32, spec, initial, site, by)?;
         made.push(table.clone());
         Ok(table)
+    }
+
+    /// Sets what gradients do to the tables of a family: to those that exist and to those to come. One worker's call is enough, at any time, and the
+    /// newest counts: for async adds at once, for a round when its lowest worker added after it.
+    ///
+    /// Without an optimizer the sum of a sync round becomes the value, and async adds are refused. States begin anew unless `keep_states`, and
+    /// the optimizer keeps the same ones as that before: so a learning rate is changed.
+    pub fn set_rule(&self, family: u32, rule: Option<Optimizer>, keep_states: bool, by: Deadline) -> Result<(), Error> {
+        self.shared.job.vigil().usable("set_rule")?;
+        let board = gradient::board(self.shared.job.heap(), family, by)?;
+        gradient::set_rule(&board, rule.as_ref(), keep_states).map(drop)
     }
 
     /// Returns when every add this process issued is applied, as far as that depends on this process.
@@ -105,10 +118,12 @@ impl Tables {
         saving::save(&self.shared.job, &made, &saving::absolute(path), by)
     }
 
-    /// Fills all tables from what [`save`](Tables::save) wrote, by any number of servers and workers.
+    /// Fills all tables from what [`save`](Tables::save) wrote, by any number of servers and workers. Gradient tables get their states
+    /// back where their optimizer keeps the same ones; a family without an optimizer gets the saved one.
     pub fn load(&self, path: &Path, by: Deadline) -> Result<(), Error> {
         let made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        saving::load(&self.shared.job, &made, &saving::absolute(path), by)
+        let set_rule = |family, optimizer| self.set_rule(family, Some(optimizer), false, by);
+        saving::load(&self.shared.job, &made, &saving::absolute(path), &set_rule, by)
     }
 
     /// An array of `bytes` zero bytes that tables of this host take as it is: an add of it, or of a part, to a whole table

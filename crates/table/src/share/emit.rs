@@ -21,11 +21,11 @@ pub(crate) trait Emit {
 }
 
 /// Straight into the caller's array.
-pub(super) struct IntoArray<'a> {
-    pub(super) out: &'a mut [u8],
-    pub(super) element: usize,
+pub(crate) struct IntoArray<'a> {
+    pub(crate) out: &'a mut [u8],
+    pub(crate) element: usize,
     /// The array is one of many that no cache holds together.
-    pub(super) past_cache: bool,
+    pub(crate) past_cache: bool,
 }
 
 impl Emit for IntoArray<'_> {

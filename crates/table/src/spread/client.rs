@@ -234,6 +234,14 @@ impl Spread {
         self.table.turn("load", by)?.write_lane(lane, lane_bytes, first_row, bytes, by)
     }
 
+    /// The first row of each part that has any.
+    pub(crate) fn first_rows(&self) -> Vec<u64> {
+        match &self.table.form.layout {
+            Layout::Ranges(ranges) => ranges.iter().filter(|range| !range.is_empty()).map(|range| range.start).collect(),
+            Layout::Hashed(_) => Vec::new(),
+        }
+    }
+
     /// All pairs of a key-value table, server after server, each by key; `here` gives those of this process.
     pub(crate) fn export(&self, here: impl Fn() -> Pairs, by: Deadline) -> Result<Vec<Pairs>, Error> {
         self.table.turn("save", by)?.export(here, by)
