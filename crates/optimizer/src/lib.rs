@@ -48,7 +48,7 @@ pub use create::OptionValue;
 pub use error::OptimizerError;
 pub use key::Key;
 pub use method::Method;
-pub use norms::{CELL, ExactSum, Norms};
+pub use norms::{CELL, ExactSum, NORM_WORDS, Norms};
 pub use optimizer::{KeyState, Lane, Optimizer, Progress, Settings, Start};
 pub use schedule::{Decay, Schedule, Warmup};
 pub use step::{Block, Rows, Step};

@@ -9,6 +9,7 @@ mod caretaker;
 pub mod checkpoint;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gradient;
 mod keys;
 mod partition;
 mod pending;

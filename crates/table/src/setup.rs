@@ -9,23 +9,23 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error, Job, Role, Vigil};
+use syncline_shm::bulletin::Bulletin;
 use syncline_shm::outbox::Outbox;
-use syncline_shm::segment::Segment;
 use syncline_shm::store::Store;
 use syncline_wire::Fingerprint;
 use syncline_wire::codec::{decode_message, encode_message};
 
 use crate::arrays::Arrays;
+use crate::gradient::board;
 use crate::keys::KeyShare;
 use crate::partition::{Home, homes};
 use crate::share::{LocalShare, Place, Share, lanes};
 use crate::spread::{Form, Layout, Places, Reach, Service, Spread, Watch};
 use crate::table::{Inner, Way};
 use crate::tables::Shared;
-use crate::{Consistency, Shape, Spec, Table};
+use crate::{Consistency, Shape, Spec, Table, Updater};
 
 /// Tables up to this size take all their memory when they are made (about a second per GiB); larger ones, which are
 /// often sparse, take it row by row.
@@ -58,7 +58,8 @@ pub(crate) fn create(tables: &Shared, number: u32, spec: Spec, initial: Option<&
     if let Some(share) = here {
         share.map_ahead(TOUCHED_AHEAD); // What one process of this host has reserved by now.
     }
-    let inner = Inner::new(number, name, spec, worker as u32, way, vigil, Arc::clone(&tables.caretaker));
+    let board = board_of(job, &spec, by)?;
+    let inner = Inner::new(number, name, spec, worker as u32, way, vigil, Arc::clone(&tables.caretaker), board);
     Ok(Table { inner: Arc::new(inner) })
 }
 
@@ -207,6 +208,11 @@ impl Settled {
     }
 }
 
+/// Where the rules of a gradient table hang on this host.
+fn board_of(job: &Job, spec: &Spec, by: Deadline) -> Result<Option<Bulletin>, Error> {
+    (spec.updater == Updater::Gradient).then(|| board(job.heap(), spec.family(), by)).transpose()
+}
+
 fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: &Home, by: Deadline) -> Result<Arc<LocalShare>, Error> {
     let workers = job.topology().workers();
     let owners: Vec<u32> = workers.iter().enumerate().map(|(worker, rank)| home.owner(worker as u32, *rank)).collect();
@@ -223,6 +229,7 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
         owners,
         vigil: vigil.clone(),
         arrays: Arc::clone(arrays),
+        board: board_of(job, &made.spec, by)?,
     };
     let key = u64::from(made.number) + 1;
     let operation = format!("making {}", place.title);
@@ -244,12 +251,12 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
     let maker = store.is_some();
     let store = match store {
         Some(store) => store,
-        None => find(job, vigil, &operation, [key, 0], home.servers[0], layout.bytes(), by)?,
+        None => job.claimed_by(home.servers[0], [key, 0], layout.bytes(), &operation, by)?,
     };
     for (worker, segment) in (0u64..).zip(mine) {
         let segment = match segment {
             Some(segment) => segment,
-            None => find(job, vigil, &operation, [key, worker + 1], place.owners[worker as usize], Outbox::bytes(0), by)?,
+            None => job.claimed_by(place.owners[worker as usize], [key, worker + 1], Outbox::bytes(0), &operation, by)?,
         };
         outboxes.push(Arc::new(Outbox::new(segment)));
     }
@@ -259,40 +266,6 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
         store.reserve().map_err(refused)?;
     }
     Ok(Arc::new(LocalShare::new(place, store, outboxes)))
-}
-
-/// Waits until `owner` has claimed the memory under `key`.
-fn find(
-    job: &Job,
-    vigil: &Vigil,
-    operation: &str,
-    key: [u64; 2],
-    owner: u32,
-    at_least: usize,
-    by: Deadline,
-) -> Result<Arc<Segment>, Error> {
-    let started = Instant::now();
-    let operation = operation.to_owned();
-    loop {
-        if let Some(found) = job.heap().find(key) {
-            let segment = found.map_err(|error| Error::System { operation: operation.clone(), detail: error.to_string() })?;
-            if segment.len() < at_least {
-                let detail = format!("rank {owner} made {} bytes of shared memory where {at_least} are needed", segment.len());
-                return Err(Error::System { operation, detail });
-            }
-            return Ok(segment);
-        }
-        if vigil.is_over(owner) || (vigil.any_down() && !vigil.goes_on()) {
-            return Err(vigil.explain(&operation, &[owner], started, "it did not share its memory"));
-        }
-        if by.interrupted() {
-            return Err(Error::Interrupted { operation, waited: started.elapsed() });
-        }
-        if by.expired() {
-            return Err(vigil.late(&operation, &[owner], started, " to share its memory"));
-        }
-        std::thread::sleep(Duration::from_micros(if started.elapsed() < Duration::from_millis(5) { 50 } else { 1000 }));
-    }
 }
 
 /// Serves on a dedicated server: hears of every table the workers make and keeps its part of it, until they are gone.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use syncline_cluster::Error;
+use syncline_optimizer::Key;
 use syncline_tensor::DType;
 
 use crate::Updater;
@@ -61,12 +62,16 @@ pub struct Spec {
     pub updater: Updater,
     /// How far views may drift apart.
     pub consistency: Consistency,
+    /// Whose rule a gradient table follows.
+    family: u32,
+    /// What its optimizer calls it, where that is not its name.
+    key: Option<Key>,
 }
 
 impl Spec {
     /// A table of this shape with f32 elements, the `add` updater and no bound on staleness.
     pub fn new(shape: Shape) -> Spec {
-        Spec { name: None, shape, dtype: DType::F32.code(), updater: Updater::Add, consistency: Consistency::Async }
+        Spec { name: None, shape, dtype: DType::F32.code(), updater: Updater::Add, consistency: Consistency::Async, family: 0, key: None }
     }
 
     /// `size` elements.
@@ -102,6 +107,26 @@ impl Spec {
     /// With this name.
     pub fn named(self, name: impl Into<String>) -> Spec {
         Spec { name: Some(name.into()), ..self }
+    }
+
+    /// Of this family: all gradient tables of one follow the same rule ([`Tables::set_rule`](crate::Tables::set_rule)).
+    pub fn with_family(self, family: u32) -> Spec {
+        Spec { family, ..self }
+    }
+
+    /// Called so by its optimizer, which may have multipliers for it; otherwise by its name.
+    pub fn with_key(self, key: Key) -> Spec {
+        Spec { key: Some(key), ..self }
+    }
+
+    /// Whose rule it follows.
+    pub fn family(&self) -> u32 {
+        self.family
+    }
+
+    /// What its optimizer calls it.
+    pub fn key(&self) -> Key {
+        self.key.clone().unwrap_or_else(|| Key::from(self.name.as_deref().unwrap_or_default()))
     }
 
     /// The dtype of its elements.
@@ -141,7 +166,7 @@ impl Spec {
                 return refused(format!("{self}: {bytes} bytes are more than this machine can address"));
             }
         }
-        if !self.dtype().is_float() && !matches!(self.updater, Updater::Add | Updater::Sgd) {
+        if !self.dtype().is_float() && !matches!(self.updater, Updater::Add | Updater::Sgd | Updater::Gradient) {
             return refused(format!("{self}: updater `{}` needs a floating-point dtype, not {}", self.updater, self.dtype().name()));
         }
         if self.shape == Shape::Keys && self.updater != Updater::Add {
@@ -164,6 +189,9 @@ impl std::fmt::Display for Spec {
         }
         if self.updater != Updater::Add {
             write!(f, ", updater {}", self.updater)?;
+        }
+        if self.family != 0 {
+            write!(f, ", family {}", self.family)?;
         }
         match self.consistency {
             Consistency::Async => Ok(()),

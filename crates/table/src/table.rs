@@ -6,8 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error, Vigil};
+use syncline_shm::bulletin::Bulletin;
 
 use crate::caretaker::Caretaker;
+use crate::gradient::Gradient;
 use crate::keys::{KeyShare, Pairs};
 use crate::share::{LocalShare, Selection, Share};
 use crate::spread::Spread;
@@ -65,10 +67,23 @@ pub(crate) struct Inner {
     noted: AtomicBool,
     /// Gets under way in the background, which in sync mode must have read before the next add counts.
     background: (Mutex<u32>, Condvar),
+    /// What a gradient table goes by.
+    gradient: Option<Gradient>,
 }
 
 impl Inner {
-    pub(crate) fn new(number: u32, name: String, spec: Spec, worker: u32, way: Way, vigil: Vigil, caretaker: Arc<Caretaker>) -> Inner {
+    #[allow(clippy::too_many_arguments, reason = "a table is made in one place")]
+    pub(crate) fn new(
+        number: u32,
+        name: String,
+        spec: Spec,
+        worker: u32,
+        way: Way,
+        vigil: Vigil,
+        caretaker: Arc<Caretaker>,
+        board: Option<Bulletin>,
+    ) -> Inner {
+        let gradient = board.map(|board| Gradient::new(board, &spec));
         Inner {
             number,
             name,
@@ -80,6 +95,7 @@ impl Inner {
             caretaker,
             noted: AtomicBool::new(false),
             background: Default::default(),
+            gradient,
         }
     }
 
@@ -234,6 +250,21 @@ impl Inner {
         Ok(rows.map_or(Selection::All, Selection::Rows))
     }
 
+    /// The options an add goes with, checked. Gradients carry a stamp instead, which a round over several hosts must find the same everywhere.
+    fn options(&self, options: &AddOptions) -> Result<AddOptions, Error> {
+        options.check(self.spec.updater)?;
+        let Some(gradient) = &self.gradient else { return Ok(*options) };
+        let sync = self.spec.consistency == Consistency::Sync;
+        gradient.check(sync).map_err(|error| match error {
+            Error::Configuration { detail } => Error::Configuration { detail: format!("{}: {detail}", self.operation("add")) },
+            error => error,
+        })?;
+        match &self.way {
+            Way::Spread(_) if sync => Ok(gradient.stamp(None)?.to_options()),
+            _ => Ok(AddOptions::default()),
+        }
+    }
+
     fn add(
         &self,
         this: &Arc<Inner>,
@@ -244,7 +275,7 @@ impl Inner {
         by: Deadline,
     ) -> Result<(), Error> {
         let rows = self.selection("add", delta.len(), ids)?;
-        options.check(self.spec.updater)?;
+        let options = &self.options(options)?;
         if self.spec.consistency == Consistency::Sync {
             self.wait_for_background(by)?;
         }
@@ -375,7 +406,7 @@ impl Table {
         inner.selection("get", out.len(), rows)?;
         if let Way::Spread(spread) = &inner.way {
             inner.selection("add", delta.len(), rows)?;
-            options.check(inner.spec.updater)?;
+            let options = &inner.options(options)?;
             if inner.spec.consistency == Consistency::Sync {
                 inner.wait_for_background(by)?;
             }
@@ -385,7 +416,7 @@ impl Table {
             && inner.spec.consistency == Consistency::Async
             && let Some(lent) = share.lendable(inner.selection("add", delta.len(), rows)?, delta)
         {
-            options.check(inner.spec.updater)?;
+            let options = &inner.options(options)?;
             let mut adds = inner.adds();
             let sequence = *adds + 1;
             share.publish_lent(inner.worker, sequence, options, lent, by)?;

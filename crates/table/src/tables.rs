@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error, Job, Role};
+use syncline_optimizer::Optimizer;
 
 use crate::arrays::Arrays;
 use crate::caretaker::Caretaker;
+use crate::gradient;
 use crate::share::Share;
 use crate::{SharedArray, Spec, Table, saving, setup};
 
@@ -52,6 +54,17 @@ impl Tables {
         let table = setup::create(&self.shared, made.len() as u32, spec, initial, site, by)?;
         made.push(table.clone());
         Ok(table)
+    }
+
+    /// Sets what gradients do to the tables of a family: to those that exist and to those to come. One worker's call is enough, at any time, and the
+    /// newest counts: for async adds at once, for a round when its lowest worker added after it.
+    ///
+    /// Without an optimizer the sum of a sync round becomes the value, and async adds are refused. States begin anew unless `keep_states`, and
+    /// the optimizer keeps the same ones as that before: so a learning rate is changed.
+    pub fn set_rule(&self, family: u32, rule: Option<Optimizer>, keep_states: bool, by: Deadline) -> Result<(), Error> {
+        self.shared.job.vigil().usable("set_rule")?;
+        let board = gradient::board(self.shared.job.heap(), family, by)?;
+        gradient::set_rule(&board, rule.as_ref(), keep_states).map(drop)
     }
 
     /// Returns when every add this process issued is applied, as far as that depends on this process.

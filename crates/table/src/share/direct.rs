@@ -61,6 +61,9 @@ impl LocalShare {
         by: Deadline,
     ) -> Result<bool, Error> {
         let Some(elements) = self.one_change(rows) else { return Ok(false) };
+        if self.gradient.is_some() {
+            return Ok(false);
+        }
         if self.place.spec.consistency != Consistency::Async || self.has_unapplied(worker) {
             return Ok(false);
         }

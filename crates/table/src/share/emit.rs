@@ -20,9 +20,9 @@ pub(crate) trait Emit {
 }
 
 /// Straight into the caller's array.
-pub(super) struct IntoArray<'a> {
-    pub(super) out: &'a mut [u8],
-    pub(super) element: usize,
+pub(crate) struct IntoArray<'a> {
+    pub(crate) out: &'a mut [u8],
+    pub(crate) element: usize,
 }
 
 impl Emit for IntoArray<'_> {

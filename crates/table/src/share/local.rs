@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use syncline_cluster::{Deadline, Error, Vigil};
 use syncline_shm::bell::Bell;
+use syncline_shm::bulletin::Bulletin;
 use syncline_shm::outbox::{Full, Outbox, Post};
 use syncline_shm::store::{Hand, Layout, Store, block_elements};
 use syncline_tensor::DType;
@@ -13,15 +14,16 @@ use super::direct::Turns;
 use super::emit::IntoArray;
 use super::{Emit, LaneInfo, Selection, Share};
 use crate::arrays::Arrays;
+use crate::gradient::{self, Gradient};
 use crate::updater::{StateLane, apply_in_place};
-use crate::{AddOptions, Consistency, Spec};
+use crate::{AddOptions, Consistency, Spec, Updater};
 
 /// Bytes of values that one stripe holds.
 const STRIPE: usize = 64 << 10;
 /// Bytes of values that one change touches: old, delta, new and result stay in the first-level cache together.
 const BLOCK: usize = 8 << 10;
 /// An outbox may always hold this much before it has to run empty.
-pub(super) const LEAST_IN_FLIGHT: usize = 1 << 20;
+pub(crate) const LEAST_IN_FLIGHT: usize = 1 << 20;
 /// Adds up to this size are applied at once: the table is in the cache, and nobody gains by waiting.
 const APPLY_AT_ONCE: usize = 256 << 10;
 
@@ -41,6 +43,8 @@ pub(crate) struct Place {
     pub(crate) vigil: Vigil,
     /// Where deltas stand that were not copied.
     pub(crate) arrays: Arc<Arrays>,
+    /// Where the rules of a gradient table hang.
+    pub(crate) board: Option<Bulletin>,
 }
 
 impl Place {
@@ -59,7 +63,8 @@ impl Place {
         // Whole rows to a stripe where they fit, so that a row is one change.
         let stripe = if cols > 0 && cols <= most { most / cols * cols } else { most };
         let stamps = if matches!(self.spec.shape, crate::Shape::Matrix { .. }) { rows } else { 0 };
-        Layout { hands: self.hands.len(), elements: rows * cols, lanes, stripe, stamps }
+        let ahead = if self.spec.updater == Updater::Gradient { 1 } else { lanes.len() };
+        Layout { hands: self.hands.len(), elements: rows * cols, lanes, stripe, stamps, ahead, measures: 0 }
     }
 
     /// Bytes of an outbox here: two whole tables and some, of which only what is used costs memory.
@@ -71,25 +76,27 @@ impl Place {
 
 /// A share in shared memory.
 pub(crate) struct LocalShare {
-    pub(super) place: Place,
-    pub(super) dtype: DType,
-    pub(super) cols: u64,
-    pub(super) store: Store,
-    pub(super) outboxes: Vec<Arc<Outbox>>,
-    pub(super) hand: Mutex<Hand>,
+    pub(crate) place: Place,
+    pub(crate) dtype: DType,
+    pub(crate) cols: u64,
+    pub(crate) store: Store,
+    pub(crate) outboxes: Vec<Arc<Outbox>>,
+    pub(crate) hand: Mutex<Hand>,
     /// The owner's ends of the outboxes that this process owns.
     posts: Vec<Option<Mutex<Post>>>,
     /// Elements of one change.
-    pub(super) block: u64,
+    pub(crate) block: u64,
     /// This process is the only one that has the share: nobody can inherit, so nothing needs a record.
-    pub(super) alone: bool,
+    pub(crate) alone: bool,
     pub(super) turns: Turns,
     /// Where the neighbours sleep.
     bells: Vec<syncline_shm::Shared<Bell>>,
     /// Deaths that were looked after.
-    pub(super) deaths_seen: std::sync::atomic::AtomicU32,
+    pub(crate) deaths_seen: std::sync::atomic::AtomicU32,
+    /// What a gradient table has beside its numbers.
+    pub(crate) gradient: Option<Gradient>,
     /// Epoch of each worker's last get of changed rows.
-    pub(super) changes_seen: Mutex<Vec<u64>>,
+    pub(crate) changes_seen: Mutex<Vec<u64>>,
 }
 
 impl LocalShare {
@@ -101,12 +108,16 @@ impl LocalShare {
         let widest: Vec<usize> = store.layout().lanes.iter().copied().take(1).chain([8, 8]).collect();
         let dtype = place.spec.dtype();
         let workers = place.workers.len();
+        let gradient = place.board.clone().filter(|_| place.spec.updater == Updater::Gradient);
+        let gradient = gradient.map(|board| Gradient::new(board, &place.spec));
+        let block = ((BLOCK / dtype.size()) as u64).min(block_elements(&widest));
         LocalShare {
             dtype,
             cols: place.spec.rows_and_cols().expect("a table with rows").1,
             hand: Mutex::new(store.hand(hand)),
             posts,
-            block: ((BLOCK / dtype.size()) as u64).min(block_elements(&widest)),
+            block: if gradient.is_some() { gradient::BLOCK } else { block },
+            gradient,
             alone: place.hands.len() == 1 && place.workers.len() == 1,
             turns: Turns::new(),
             bells: place.hands.iter().filter_map(|rank| place.vigil.bell(*rank)).collect(),
@@ -118,7 +129,7 @@ impl LocalShare {
         }
     }
 
-    pub(super) fn hand(&self) -> MutexGuard<'_, Hand> {
+    pub(crate) fn hand(&self) -> MutexGuard<'_, Hand> {
         // A panic while the hand is out leaves its stripe held, which the next take reports; the hand itself is sound.
         self.hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -129,12 +140,12 @@ impl LocalShare {
     }
 
     /// The name of an operation on this table, for errors.
-    pub(super) fn operation(&self, what: &str) -> String {
+    pub(crate) fn operation(&self, what: &str) -> String {
         format!("{}: {what}", self.place.title)
     }
 
     /// Checks that every id is a row that lives here.
-    pub(super) fn check_rows(&self, what: &str, rows: &[i64]) -> Result<(), Error> {
+    pub(crate) fn check_rows(&self, what: &str, rows: &[i64]) -> Result<(), Error> {
         let here = &self.place.rows;
         // One pass without branches first: bad ids are rare.
         let bad = rows.iter().fold(false, |bad, id| bad | ((*id as u64) < here.start || *id as u64 >= here.end));
@@ -149,8 +160,18 @@ impl LocalShare {
         })
     }
 
+    /// Whether ids stand in order in the outboxes: where rows of several workers, or repeated ones, are put together.
+    pub(crate) fn sorts_rows(&self) -> bool {
+        self.place.spec.consistency == Consistency::Sync || self.gradient.is_some()
+    }
+
+    /// Whether each add is an update of its own, which is counted.
+    pub(crate) fn counts_adds(&self) -> bool {
+        self.place.spec.consistency != Consistency::Sync
+    }
+
     /// How many adds of a worker are applied.
-    pub(super) fn applied(&self, worker: u32) -> u64 {
+    pub(crate) fn applied(&self, worker: u32) -> u64 {
         match self.place.spec.consistency {
             // Once rounds are counted, the adds in them are what was published, for those who came to an end earlier.
             Consistency::Sync => self.store.header().rounds().get(),
@@ -159,7 +180,7 @@ impl LocalShare {
     }
 
     /// Looks after the dead, or says who is gone.
-    pub(super) fn enter(&self, what: &str) -> Result<(), Error> {
+    pub(crate) fn enter(&self, what: &str) -> Result<(), Error> {
         self.place.vigil.usable(&self.place.title)?;
         let deaths = self.place.vigil.deaths();
         if deaths != self.deaths_seen.load(std::sync::atomic::Ordering::Acquire) {
@@ -182,10 +203,10 @@ impl LocalShare {
         if let Selection::Rows(ids) = rows {
             self.check_rows("add", ids)?;
         }
-        let sync = self.place.spec.consistency == Consistency::Sync;
+        let sorts = self.sorts_rows();
         let (ids, delta) = match rows {
             Selection::All => (None, self.bytes()),
-            Selection::Rows(ids) => (Some(ids.len() * if sync { 2 } else { 1 }), ids.len() * self.cols as usize * self.dtype.size()),
+            Selection::Rows(ids) => (Some(ids.len() * if sorts { 2 } else { 1 }), ids.len() * self.cols as usize * self.dtype.size()),
         };
         let mut post = self.post(worker)?;
         loop {
@@ -193,12 +214,12 @@ impl LocalShare {
                 Ok(room) => {
                     let end = room.end;
                     match rows {
-                        Selection::Rows(ids) if sync => self.in_order(ids, room.ids),
+                        Selection::Rows(ids) if sorts => self.in_order(ids, room.ids),
                         Selection::Rows(ids) => room.ids.copy_from_slice(ids),
                         Selection::All => {}
                     }
                     fill(room.delta)?;
-                    post.stage(sequence, options.to_bits(), end);
+                    post.stage(sequence, self.stamped(options)?.to_bits(), end);
                     return Ok(());
                 }
                 Err(Full::Never { room }) => {
@@ -395,7 +416,7 @@ impl LocalShare {
         self.outboxes.iter().map(|outbox| outbox.published()).collect()
     }
 
-    pub(super) fn post(&self, worker: u32) -> Result<MutexGuard<'_, Post>, Error> {
+    pub(crate) fn post(&self, worker: u32) -> Result<MutexGuard<'_, Post>, Error> {
         let post = self.posts[worker as usize]
             .as_ref()
             .ok_or_else(|| Error::Configuration { detail: format!("{}: worker {worker} does not write here", self.place.title) })?;
@@ -403,7 +424,7 @@ impl LocalShare {
     }
 
     /// Wakes neighbours that sleep until a clock moves.
-    pub(super) fn ring_neighbours(&self) {
+    pub(crate) fn ring_neighbours(&self) {
         // Every word that lets somebody go is stored by `publish`, which fences.
         self.bells.iter().for_each(|bell| bell.ring_if_waiting_for_published());
     }

@@ -1,0 +1,109 @@
+//! What gradients do to the tables of a family, and the board on which it is written for all processes of a host.
+
+use std::time::Duration;
+
+use syncline_cluster::{Deadline, Error};
+use syncline_optimizer::{Lane, Optimizer};
+use syncline_shm::bulletin::{Bulletin, Number};
+use syncline_shm::heap::Heap;
+use syncline_shm::segment::SegmentError;
+use syncline_tensor::DType;
+
+use super::wide;
+
+/// Boards are claimed under keys that no table has.
+const KEY: u64 = u64::MAX - 3;
+
+/// A rule as a table of some dtype follows it.
+pub(crate) struct Rule {
+    /// Chapters are generations: within one, states go on.
+    pub(crate) number: Number,
+    /// None: the sum of a round becomes the value.
+    pub(crate) optimizer: Option<Optimizer>,
+    /// The states it needs.
+    pub(crate) lanes: Vec<Lane>,
+    /// The lanes of the store that it changes: the values, and those of its states.
+    pub(crate) touched: Vec<usize>,
+}
+
+impl Rule {
+    /// The rule on this page of the board, as a table of `dtype` follows it; the newest if the page is gone, none at all for an empty board.
+    pub(super) fn read(board: &Bulletin, page: u64, dtype: DType, family: u32) -> Result<Rule, Error> {
+        let mut found = board.read(page);
+        while found.is_none() && board.newest().page != 0 {
+            found = board.read(board.newest().page); // None again only if it was replaced a thousand times meanwhile.
+        }
+        let Some((number, body)) = found else {
+            return Ok(Rule { number: Number::default(), optimizer: None, lanes: Vec::new(), touched: vec![0] });
+        };
+        let nonsense = |why: String| Error::System {
+            operation: format!("reading rule {} of family {family}", number.page),
+            detail: format!("{why}\nhint: do all processes run the same version of Syncline?"),
+        };
+        let optimizer = match body.split_first() {
+            Some((0, [])) => None,
+            Some((1, message)) => Some(Optimizer::decode(message).map_err(|error| nonsense(error.to_string()))?),
+            _ => return Err(nonsense(format!("{} bytes that are no rule", body.len()))),
+        };
+        let lanes = match &optimizer {
+            Some(optimizer) if wide(dtype).is_some() => optimizer.lanes(dtype).map_err(|error| nonsense(error.to_string()))?,
+            _ => Vec::new(),
+        };
+        let touched = (0..=lanes.len()).collect();
+        Ok(Rule { number, optimizer, lanes, touched })
+    }
+
+    /// Which states it speaks of.
+    pub(crate) fn generation(&self) -> u32 {
+        self.number.chapter
+    }
+}
+
+/// The board of a family, made by whoever comes first.
+pub(crate) fn board(heap: &Heap, family: u32, by: Deadline) -> Result<Bulletin, Error> {
+    let key = [KEY, u64::from(family)];
+    let refused = |error: SegmentError| Error::System { operation: format!("the rules of family {family}"), detail: error.to_string() };
+    loop {
+        if let Some(found) = heap.find(key) {
+            return Ok(Bulletin::new(&found.map_err(refused)?));
+        }
+        match heap.claim(key, Bulletin::bytes()) {
+            Ok(segment) => return Ok(Bulletin::new(&segment)),
+            Err(SegmentError::AlreadyThere { .. }) if !by.expired() => std::thread::sleep(Duration::from_micros(50)),
+            Err(error) => return Err(refused(error)),
+        }
+    }
+}
+
+/// What a notice with this rule says.
+pub(crate) fn to_body(rule: Option<&Optimizer>) -> Result<Vec<u8>, Error> {
+    let Some(optimizer) = rule else { return Ok(vec![0]) };
+    let message = optimizer.encode().map_err(|error| Error::Configuration { detail: format!("set_rule: {error}") })?;
+    Ok([&[1], message.as_slice()].concat())
+}
+
+/// Makes `rule` the newest on the board, and returns its number and what hangs there now, for other hosts.
+///
+/// States go on where they are asked to and can: those of the rule before must be the same lanes.
+pub(crate) fn set_rule(board: &Bulletin, rule: Option<&Optimizer>, keep_states: bool) -> Result<(Number, Vec<u8>), Error> {
+    let body = to_body(rule)?;
+    let names = |rule: &Optimizer| -> Vec<String> {
+        // Of a half type, so that a master copy shows.
+        rule.lanes(DType::F16).map_or_else(|_| Vec::new(), |lanes| lanes.into_iter().map(|lane| lane.name).collect())
+    };
+    let before = board.newest();
+    let same = || {
+        let (_, body) = board.read(before.page)?;
+        let before = Optimizer::decode(body.get(1..)?).ok()?;
+        Some(names(&before) == names(rule?))
+    };
+    let keeps = keep_states && same().unwrap_or(false);
+    let mut number = board.next(!keeps);
+    if keeps && number.chapter != before.chapter {
+        number = board.next(true); // Somebody else began a generation meanwhile, of states that may be other ones.
+    }
+    match board.pin(number, &body) {
+        true => Ok((number, body)),
+        false => Err(Error::Configuration { detail: format!("set_rule: {} bytes are too many for one rule", body.len()) }),
+    }
+}
