@@ -57,6 +57,11 @@ from syncline._native import (
 )
 from syncline._shared import empty_shared
 
+TYPE_CHECKING = False  # type checkers read what stands under it; `typing` itself would be slow to load
+if TYPE_CHECKING:
+    from syncline import lr_scheduler, optimizer
+    from syncline._rows import RowSparse
+
 __all__ = [
     "ArrayTable",
     "AuthError",
@@ -74,6 +79,7 @@ __all__ = [
     "MatrixTable",
     "NullTree",
     "PeerLost",
+    "RowSparse",
     "ShapeMismatch",
     "SlurmTree",
     "StaticTree",
@@ -91,7 +97,9 @@ __all__ = [
     "is_master_worker",
     "load",
     "local_rank",
+    "lr_scheduler",
     "num_workers",
+    "optimizer",
     "rank",
     "save",
     "server_id",
@@ -101,3 +109,20 @@ __all__ = [
     "tree",
     "worker_id",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """What needs NumPy, or more of the standard library, is loaded when it is first used."""
+    from importlib import import_module
+
+    if name in ("lr_scheduler", "optimizer"):
+        return import_module(f"syncline.{name}")
+    if name == "RowSparse":
+        made = import_module("syncline._rows").RowSparse
+        globals()[name] = made
+        return made
+    raise AttributeError(f"module 'syncline' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
