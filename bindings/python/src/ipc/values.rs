@@ -128,6 +128,8 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: Value<'static>) -> PyResult
             presented(arrays(py)?.call_method1("array_over", (view,))?, dtype)?
         }
         // A connection refuses them before they get here.
-        Value::Opaque(_) | Value::Handle(_) => return Err(PyTypeError::new_err("opaque objects and handles stay inside a family of processes")),
+        Value::Opaque(_) | Value::Handle(_) => {
+            return Err(pyo3::exceptions::PyTypeError::new_err("opaque objects and handles stay inside a family of processes"));
+        }
     })
 }

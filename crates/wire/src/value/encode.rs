@@ -7,11 +7,12 @@ use crate::error::{Result, WireError};
 
 /// A value ready to be sent. The payload is a list of borrowed slices, to be written one after the other
 /// with one vectored write.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EncodedValue<'v> {
     meta: Vec<u8>,
     payload: Vec<&'v [u8]>,
     payload_len: u64,
+    handles: usize,
 }
 
 impl<'v> EncodedValue<'v> {
@@ -28,6 +29,11 @@ impl<'v> EncodedValue<'v> {
     /// Bytes of the payload.
     pub fn payload_len(&self) -> u64 {
         self.payload_len
+    }
+
+    /// How many handles it carries.
+    pub fn handles(&self) -> usize {
+        self.handles
     }
 
     /// The payload in one piece, at the price of a copy.
@@ -59,7 +65,7 @@ impl Value<'_> {
 
     fn encode_with(&self, mut meta: Vec<u8>, limits: &Limits, local: bool) -> Result<EncodedValue<'_>> {
         meta.clear();
-        let mut encoder = Encoder { out: EncodedValue { meta, payload: Vec::new(), payload_len: 0 }, limits, local };
+        let mut encoder = Encoder { out: EncodedValue { meta, payload: Vec::new(), payload_len: 0, handles: 0 }, limits, local };
         encoder.value(self, 0)?;
         limits.check_meta_len(encoder.out.meta.len() as u64)?;
         limits.check_payload_len(encoder.out.payload_len)?;
@@ -110,6 +116,7 @@ impl<'v> Encoder<'v, '_> {
             Value::Opaque(_) | Value::Handle(_) if !self.local => return Err(WireError::LocalOnly { what: value.type_name() }),
             Value::Opaque(bytes) => self.bytes(OPAQUE, RAW_OPAQUE, bytes),
             Value::Handle(handle) => {
+                self.out.handles += 1;
                 self.word(HANDLE, handle.kind as u64);
                 self.out.meta.extend_from_slice(&handle.family.to_le_bytes());
                 self.out.meta.extend_from_slice(&handle.object.to_le_bytes());

@@ -136,6 +136,29 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Shows every handle in it to `each`.
+    pub fn visit_handles(&mut self, each: &mut dyn FnMut(&mut Handle)) {
+        match self {
+            Value::Handle(handle) => each(handle),
+            Value::List(items) => items.iter_mut().for_each(|item| item.visit_handles(each)),
+            Value::Map(pairs) => pairs.iter_mut().for_each(|(key, value)| {
+                key.visit_handles(each);
+                value.visit_handles(each);
+            }),
+            _ => {}
+        }
+    }
+
+    /// All handles in it.
+    pub fn handles(&self) -> Vec<&Handle> {
+        match self {
+            Value::Handle(handle) => vec![handle],
+            Value::List(items) => items.iter().flat_map(Value::handles).collect(),
+            Value::Map(pairs) => pairs.iter().flat_map(|(key, value)| [key.handles(), value.handles()].concat()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// What it is, for errors: `"nil"`, `"list"`, …
     pub fn type_name(&self) -> &'static str {
         match self {
