@@ -24,20 +24,30 @@
 //! Nobody gets in without the token (see [`Options`]), and nothing that arrives is ever executed.
 #![forbid(unsafe_code)]
 
+mod background;
 mod client;
 mod connection;
 mod error;
+mod flock;
 mod hello;
+mod map;
+mod marshal;
 mod options;
 mod place;
 mod server;
+mod spawn;
 
+pub use background::{BackgroundTask, BackgroundTaskPool, TaskError};
 pub use client::Client;
 pub use connection::{NetStats, Traffic};
 pub use error::{Error, Whom};
+pub use flock::{Flock, FlockError};
+pub use map::{Failure, Map, MapError, Outcome, WorkerStats, map, map_extended};
+pub use marshal::Marshal;
 pub use options::Options;
 pub use place::Place;
 pub use server::{Order, Peer, Server};
+pub use spawn::{Child, Exit, Signal, Spawn, SpawnError};
 pub use syncline_cluster::{Deadline, ErrorKind};
 pub use syncline_tensor::{DType, Shape, TensorView, TensorViewMut};
 pub use syncline_wire::{TensorValue, Value, WireError};
