@@ -75,6 +75,7 @@ impl Spawn {
         let child = Child {
             file,
             pid: process.id(),
+            maker: std::process::id(),
             watch,
             stdin: Turn::new(Some(Stdin::over(pipes.0.into())?)),
             stdout: Turn::new(Stdout::over(pipes.1.into())?),
@@ -133,6 +134,8 @@ impl std::str::FromStr for Signal {
 pub struct Child {
     file: String,
     pid: u32,
+    /// The process that started it: to a fork of that it is nobody's child.
+    maker: u32,
     /// Readable once it has ended.
     watch: OwnedFd,
     stdin: Turn<Option<Stdin>>,
@@ -289,7 +292,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if self.exit().is_some() {
+        if std::process::id() != self.maker || self.exit().is_some() {
             return;
         }
         tracing::warn!(file = %self.file, pid = self.pid, "spawn: nobody waited for it; it is ended now");
