@@ -21,7 +21,9 @@ use crate::{errors, interrupt, log};
 pub(crate) use client::{Client, ipc_client};
 pub(crate) use flock::{Flock, ipc_flock};
 pub(crate) use server::{Server, ServerClient, ipc_server};
-pub(crate) use shared::{Channel, Workqueue, WorkqueueItem, ipc_handle_beside, ipc_let_go, ipc_open_handle, ipc_select, ipc_workqueue};
+pub(crate) use shared::{
+    Channel, Mutex, SharedTable, Workqueue, WorkqueueItem, ipc_handle_beside, ipc_let_go, ipc_open_handle, ipc_select, ipc_workqueue,
+};
 pub(crate) use spawn::{Spawned, ipc_spawn};
 
 /// Runs a call that may wait, without the interpreter.

@@ -10,7 +10,9 @@
 mod blocks;
 mod layout;
 mod members;
+mod mutex;
 mod objects;
+mod table;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -20,7 +22,9 @@ pub use blocks::Block;
 use blocks::Blocks;
 use layout::{Layout, MOST_MEMBERS, SIZES};
 use members::{MemberWords, Members};
+pub use mutex::{BarrierError, MOST_AT_BARRIER, SharedMutex};
 pub use objects::{Held, MOST_NAME};
+pub use table::{Entry, NewEntry, TableStore};
 
 use crate::fork::ForkGuard;
 use crate::heap::Heap;
@@ -40,6 +44,10 @@ const KEY: [u64; 2] = [MAGIC, 1];
 pub const KIND_CHANNEL: u8 = 1;
 /// An object that holds two queues: leased questions and their answers.
 pub const KIND_WORKQUEUE: u8 = 2;
+/// A mutex with a barrier.
+pub const KIND_MUTEX: u8 = 3;
+/// A table.
+pub const KIND_TABLE: u8 = 4;
 
 #[repr(C)]
 #[derive(Default)]
@@ -347,8 +355,8 @@ fn queues_of(kind: u8) -> usize {
 /// The objects that one without queues names, when it ends.
 type Names = fn(&Arc<Estate>, usize) -> Vec<u64>;
 
-fn names_of(_kind: u8) -> Option<Names> {
-    None
+fn names_of(kind: u8) -> Option<Names> {
+    (kind == KIND_TABLE).then_some(table::named_by)
 }
 
 /// Gives back what a dead member had leased.

@@ -23,8 +23,10 @@ from syncline._native import (
     Channel,
     Client,
     Flock,
+    Mutex,
     Server,
     ServerClient,
+    SharedTable,
     Spawn,
     Workqueue,
     WorkqueueItem,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from syncline.ipc._background import BackgroundTask, BackgroundTaskPool
     from syncline.ipc._failures import MapError, WorkerError
     from syncline.ipc._map import Map, Pool, map, map_extended, pool
+    from syncline.ipc._marshal import Marshal, marshal
 
 __all__ = [
     "NOTHING",
@@ -55,10 +58,13 @@ __all__ = [
     "Flock",
     "Map",
     "MapError",
+    "Marshal",
+    "Mutex",
     "Nothing",
     "Pool",
     "Server",
     "ServerClient",
+    "SharedTable",
     "Spawn",
     "WorkerError",
     "Workqueue",
@@ -68,20 +74,26 @@ __all__ = [
     "flock",
     "map",
     "map_extended",
+    "marshal",
+    "mutex",
     "pool",
     "select",
     "server",
+    "sharedtable",
+    "sharedtable_size",
     "spawn",
     "workqueue",
 ]
 
 channel = Channel
+mutex = Mutex
 
 # What starts processes loads modules that a program without workers has no need of: when it is first asked for.
 _LATER = {
     "_background": ("BackgroundTask", "BackgroundTaskPool"),
     "_failures": ("MapError", "WorkerError"),
     "_map": ("Map", "Pool", "map", "map_extended", "pool"),
+    "_marshal": ("Marshal", "marshal"),
 }
 
 
@@ -155,6 +167,25 @@ def select(channels: Sequence[Channel], *, timeout: float | None = None) -> tupl
     given = list(channels)
     index, status, item = ipc_select(given, timeout)
     return None if index is None else given[index], status, item
+
+
+def sharedtable(tbl: Mapping[Any, Any] | None = None, move: bool = False) -> SharedTable:
+    """A mapping that threads and processes share, filled from ``tbl``, which ``move=True`` empties."""
+    from collections.abc import Mapping
+
+    if tbl is not None and not isinstance(tbl, Mapping | SharedTable):
+        raise TypeError("sharedtable arg #1 expected a mapping or None")
+    made = SharedTable()
+    if tbl is not None:
+        made.update(tbl)
+        if move:
+            tbl.clear()  # type: ignore[attr-defined]
+    return made
+
+
+def sharedtable_size(table: SharedTable) -> float:
+    """How many KB a shared table takes, as torch-ipc counts; ``table.size()`` has bytes."""
+    return table.size() / 1024
 
 
 def flock(file: str | os.PathLike[str], no_block: bool = False, *, timeout: float | None = None) -> Flock | None:

@@ -6,7 +6,9 @@ use syncline::ipc::{self, Family, HandleKind, Value};
 
 use super::channel::Channel;
 use super::family;
+use super::mutex::Mutex;
 use super::parcel::beside_pickle;
+use super::table::SharedTable;
 use super::workqueue::Workqueue;
 use crate::errors;
 
@@ -16,13 +18,19 @@ pub(super) trait Handled {
     fn family(&self) -> &Family;
 }
 
-/// The handle of an object that is one of them.
+/// The handle of an object that is one of the four.
 pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> Option<Value<'static>> {
     if let Ok(channel) = object.cast_exact::<Channel>() {
         return Some(channel.get().handle());
     }
     if let Ok(queue) = object.cast_exact::<Workqueue>() {
         return Some(queue.get().handle());
+    }
+    if let Ok(mutex) = object.cast_exact::<Mutex>() {
+        return Some(mutex.get().handle());
+    }
+    if let Ok(table) = object.cast_exact::<SharedTable>() {
+        return Some(table.get().handle());
     }
     None
 }
@@ -64,6 +72,10 @@ fn open<'py>(py: Python<'py>, family: &Family, value: &Value<'static>) -> PyResu
     Ok(match handle.kind {
         HandleKind::Channel => Bound::new(py, Channel::over(family, ipc::Channel::open(family, value).map_err(failed)?))?.into_any(),
         HandleKind::Workqueue => Bound::new(py, Workqueue::over(family, ipc::Workqueue::open(family, value).map_err(failed)?))?.into_any(),
+        HandleKind::Mutex => Bound::new(py, Mutex::over(family, ipc::Mutex::open(family, value).map_err(failed)?))?.into_any(),
+        HandleKind::SharedTable => {
+            Bound::new(py, SharedTable::over(family, ipc::SharedTable::open(family, value).map_err(failed)?))?.into_any()
+        }
         kind => return Err(errors::of_class(py, "SynclineError", format!("a {} has no object in Python", kind.name()))),
     })
 }
