@@ -28,13 +28,17 @@
 //! Nobody gets in without the token (see [`Options`]), and nothing that arrives is ever executed.
 #![forbid(unsafe_code)]
 
+mod background;
 mod channel;
 mod client;
 mod connection;
 mod error;
 mod family;
+mod flock;
 mod hello;
 mod item;
+mod map;
+mod marshal;
 mod mutex;
 mod options;
 mod passing;
@@ -42,21 +46,27 @@ mod place;
 mod select;
 mod server;
 mod shared_table;
+mod spawn;
 mod thread;
 mod workqueue;
 
+pub use background::{BackgroundTask, BackgroundTaskPool, TaskError};
 pub use channel::{Channel, ChannelOptions, Read, Status};
 pub use client::Client;
 pub use connection::{NetStats, Traffic};
 pub use error::{Error, Whom};
 pub use family::{Family, FamilyStats, Member};
+pub use flock::{Flock, FlockError};
 pub use item::{Item, Taken};
+pub use map::{Failure, Map, MapError, Outcome, WorkerStats, map, map_extended};
+pub use marshal::Marshal;
 pub use mutex::{Mutex, MutexGuard};
 pub use options::Options;
 pub use place::Place;
 pub use select::{Selected, select};
 pub use server::{Order, Peer, Server};
 pub use shared_table::SharedTable;
+pub use spawn::{Child, Exit, Signal, Spawn, SpawnError};
 pub use syncline_cluster::{Deadline, ErrorKind};
 pub use syncline_tensor::{DType, Shape, TensorView, TensorViewMut};
 pub use syncline_wire::{Data, Handle, HandleKind, SharedBytes, TensorValue, Value, WireError};
