@@ -12,6 +12,8 @@ The same script runs alone, under ``syncline run -n 4``, under ``mpirun -np 4`` 
 Every wait ends: with its result, with the name of the process that is missing, or with Ctrl-C.
 """
 
+from __future__ import annotations
+
 from syncline import ipc
 from syncline._errors import (
     AuthError,
@@ -56,6 +58,26 @@ from syncline._native import (
     worker_id,
 )
 from syncline._shared import empty_shared
+
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
+if TYPE_CHECKING:
+    from typing import Any
+
+_ON_DEMAND = ("data", "jax", "keras", "parameters", "progress", "sklearn", "theano", "torch")
+
+
+def __getattr__(name: str) -> Any:
+    """``sl.torch`` and its like are loaded when they are first used: nobody pays for what is not."""
+    if name in _ON_DEMAND:
+        from importlib import import_module
+
+        return import_module(f"syncline.{name}")
+    raise AttributeError(f"module 'syncline' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_DEMAND})
+
 
 __all__ = [
     "ArrayTable",
