@@ -9,6 +9,7 @@ mod barrier;
 mod blame;
 pub mod bootstrap;
 mod circle;
+mod claimed;
 mod control;
 mod control_thread;
 pub mod coordinator;

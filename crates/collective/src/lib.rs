@@ -8,7 +8,6 @@
 mod aggregate;
 mod call;
 mod engine;
-mod finding;
 mod hosts;
 mod leaves;
 mod links;

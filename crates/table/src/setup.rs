@@ -9,11 +9,9 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error, Job, Role, Vigil};
 use syncline_shm::outbox::Outbox;
-use syncline_shm::segment::Segment;
 use syncline_shm::store::Store;
 use syncline_wire::Fingerprint;
 use syncline_wire::codec::{decode_message, encode_message};
@@ -244,12 +242,12 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
     let maker = store.is_some();
     let store = match store {
         Some(store) => store,
-        None => find(job, vigil, &operation, [key, 0], home.servers[0], layout.bytes(), by)?,
+        None => job.claimed_by(home.servers[0], [key, 0], layout.bytes(), &operation, by)?,
     };
     for (worker, segment) in (0u64..).zip(mine) {
         let segment = match segment {
             Some(segment) => segment,
-            None => find(job, vigil, &operation, [key, worker + 1], place.owners[worker as usize], Outbox::bytes(0), by)?,
+            None => job.claimed_by(place.owners[worker as usize], [key, worker + 1], Outbox::bytes(0), &operation, by)?,
         };
         outboxes.push(Arc::new(Outbox::new(segment)));
     }
@@ -259,40 +257,6 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
         store.reserve().map_err(refused)?;
     }
     Ok(Arc::new(LocalShare::new(place, store, outboxes)))
-}
-
-/// Waits until `owner` has claimed the memory under `key`.
-fn find(
-    job: &Job,
-    vigil: &Vigil,
-    operation: &str,
-    key: [u64; 2],
-    owner: u32,
-    at_least: usize,
-    by: Deadline,
-) -> Result<Arc<Segment>, Error> {
-    let started = Instant::now();
-    let operation = operation.to_owned();
-    loop {
-        if let Some(found) = job.heap().find(key) {
-            let segment = found.map_err(|error| Error::System { operation: operation.clone(), detail: error.to_string() })?;
-            if segment.len() < at_least {
-                let detail = format!("rank {owner} made {} bytes of shared memory where {at_least} are needed", segment.len());
-                return Err(Error::System { operation, detail });
-            }
-            return Ok(segment);
-        }
-        if vigil.is_over(owner) || (vigil.any_down() && !vigil.goes_on()) {
-            return Err(vigil.explain(&operation, &[owner], started, "it did not share its memory"));
-        }
-        if by.interrupted() {
-            return Err(Error::Interrupted { operation, waited: started.elapsed() });
-        }
-        if by.expired() {
-            return Err(vigil.late(&operation, &[owner], started, " to share its memory"));
-        }
-        std::thread::sleep(Duration::from_micros(if started.elapsed() < Duration::from_millis(5) { 50 } else { 1000 }));
-    }
 }
 
 /// Serves on a dedicated server: hears of every table the workers make and keeps its part of it, until they are gone.
