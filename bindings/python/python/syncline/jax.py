@@ -49,9 +49,9 @@ def all_reduce(tree: Any, op: str = "mean") -> Any:
 def broadcast(tree: Any, root: int = 0) -> Any:
     """Worker ``root``'s ``tree``; the others' has the same structure and shapes."""
     leaves, structure = jax.tree_util.tree_flatten(tree)
-    buffers = _gathered(leaves)
-    job_tree().broadcast(buffers.plain, root + 1)  # fills the others' in place
-    return jax.tree_util.tree_unflatten(structure, [_handed_over(array) for array in buffers.arrays])
+    arrays = [_copy(np.asarray(leaf)) for leaf in leaves]
+    job_tree().broadcast([array.reshape(-1).view(np.uint8) for array in arrays], root + 1)  # fills the others' in place
+    return jax.tree_util.tree_unflatten(structure, [_handed_over(array) for array in arrays])
 
 
 class GradientTransformation(NamedTuple):

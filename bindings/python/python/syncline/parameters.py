@@ -85,6 +85,7 @@ class Shared:
         self._parts = [_Part(dtype, self._of(dtype), self.sizes) for dtype in dict.fromkeys(self.dtypes)]
         for part in self._parts:
             part.begin([array for array, _ in opened], f"{name}.{part.dtype}" if name else None)
+        _native.barrier()  # all have read the first values before anybody changes them
 
     @property
     def tables(self) -> list[_native.ArrayTable]:

@@ -184,6 +184,10 @@ def ddp_hook(state: Any, bucket: Any) -> Any:
     return _waiter.future(_native.start_leaf(tree, array, dtype, "mean"), ending)
 
 
+# DistributedDataParallel compares the objects, and here annotations are words.
+ddp_hook.__annotations__.update({"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]})
+
+
 class _Slot:
     """A tensor's numbers as an array that can be sent and filled, and the way back."""
 

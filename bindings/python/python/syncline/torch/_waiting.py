@@ -20,29 +20,37 @@ class Waiter:
     """One thread that waits for many reductions."""
 
     def __init__(self) -> None:
-        self._todo: queue.SimpleQueue[tuple[Any, Ending, Any]] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[tuple[Any, list[Exception], Any]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def future(self, under_way: Any, ending: Ending) -> Any:
         """A future with the result of ``ending``, which is called when ``under_way`` is over."""
-        future: Any = torch.futures.Future()
+        over: Any = torch.futures.Future()
+        failed: list[Exception] = []
+
+        def outcome(_: Any) -> Any:
+            if failed:
+                raise failed[0]
+            return ending()
+
+        # What fails inside of `then` is a failure to PyTorch's own code too; `set_exception` is one to Python only, and
+        # DistributedDataParallel takes the exception for a tensor.
+        result = over.then(outcome)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="syncline-torch", daemon=True)
             self._thread.start()
-        self._todo.put((under_way, ending, future))
-        return future
+        self._todo.put((under_way, failed, over))
+        return result
 
     def _run(self) -> None:
         while True:
-            under_way, ending, future = self._todo.get()
+            under_way, failed, over = self._todo.get()
             try:
                 under_way.wait()
-                result = ending()
             except Exception as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-            del under_way, ending, future  # an idle thread keeps nobody's tensors
+                failed.append(error)
+            over.set_result(None)
+            del under_way, failed, over  # an idle thread keeps nobody's tensors
 
 
 def done(result: Any) -> Any:
