@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import Stage, command, environment
+from conftest import Stage, environment
 from frameworks import JOBS, LAUNCHERS, SCRIPTS, check, python_with, run_file, settings
 
 jobs = pytest.mark.parametrize(("launcher", "n"), JOBS)
@@ -86,12 +87,27 @@ def test_a_killed_rank_is_named_by_the_backend_too(stage: Stage) -> None:
     assert ended.stdout.count("rank 1 ") >= 2, ended
 
 
-def test_torchrun_starts_it_too(stage: Stage) -> None:
+def test_the_variables_of_torchrun_are_enough(stage: Stage) -> None:
+    """No job of Syncline's at all: the processes meet where PyTorch lets them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     python = python_with("torch")
-    script = Path(__file__).parent / "framework_scripts" / "torch_backend.py"
-    launch = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
-    ended = subprocess.run(launch, env=environment(settings(stage.folder)), capture_output=True, text=True, timeout=110)
-    assert (ended.returncode, ended.stdout.count("all is well")) == (0, 2), ended
+    told = {**settings(stage.folder), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    code = """
+        import syncline.torch
+        import torch
+        import torch.distributed as dist
+        dist.init_process_group("syncline")
+        net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1, bias=False))
+        net(torch.full((1, 3), dist.get_rank() + 1.0)).sum().backward()
+        print(net.module.weight.grad.tolist())
+        dist.destroy_process_group()
+        """
+    ranks = [stage.start(code, env={**told, "RANK": str(rank)}, python=python) for rank in range(2)]
+    for rank in ranks:
+        ended = rank.end(60)
+        assert (ended.status, ended.out.strip()) == (0, "[[1.5, 1.5, 1.5]]"), ended
 
 
 @pytest.mark.parametrize(("module", "advice"), [("torch", "python3-torch"), ("keras", "pip install keras"), ("jax", "pip install jax"), ("theano", "pip install pytensor")])
@@ -151,7 +167,3 @@ def test_the_manuals_blocks_run_as_they_stand(stage: Stage, script: str, launche
     env = {"KERAS_BACKEND": "theano", "PYTHONPATH": os.pathsep.join([str(SEEDS), str(SCRIPTS)])}
     ended = run_file(stage, SEEDS / script, "theano", "lasagne", launcher=launcher, n=4, env=env)
     assert ended.out.count("the block has run") == 4, ended
-
-
-def test_the_tool_of_the_tests_is_there() -> None:
-    assert command("syncline")
