@@ -12,6 +12,8 @@ The same script runs alone, under ``syncline run -n 4``, under ``mpirun -np 4`` 
 Every wait ends: with its result, with the name of the process that is missing, or with Ctrl-C.
 """
 
+from __future__ import annotations
+
 from syncline import ipc
 from syncline._errors import (
     AuthError,
@@ -57,10 +59,25 @@ from syncline._native import (
 )
 from syncline._shared import empty_shared
 
-TYPE_CHECKING = False  # type checkers read what stands under it; `typing` itself would be slow to load
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
 if TYPE_CHECKING:
+    from typing import Any
+
     from syncline import lr_scheduler, optimizer
     from syncline._rows import RowSparse
+
+_ON_DEMAND = (
+    "data",
+    "jax",
+    "keras",
+    "lr_scheduler",
+    "optimizer",
+    "parameters",
+    "progress",
+    "sklearn",
+    "theano",
+    "torch",
+)
 
 __all__ = [
     "ArrayTable",
@@ -111,11 +128,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """What needs NumPy, or more of the standard library, is loaded when it is first used."""
+def __getattr__(name: str) -> Any:
+    """``sl.torch`` and its like are loaded when they are first used: nobody pays for what is not."""
     from importlib import import_module
 
-    if name in ("lr_scheduler", "optimizer"):
+    if name in _ON_DEMAND:
         return import_module(f"syncline.{name}")
     if name == "RowSparse":
         made = import_module("syncline._rows").RowSparse
@@ -125,4 +142,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_ON_DEMAND})
