@@ -57,7 +57,7 @@ end)
 
 test('what cannot be is an error and changes nothing', function()
    local t = syncline.FloatTensor(2)
-   raises(function() return t[3] end, 'there is no place 3', 'tensors.lua:')
+   raises(function() return t[3] end, 'there is no place 3', 'test_tensors.lua:')
    raises(function() return t[0] end, 'there is no place 0')
    raises(function() return t[-1] end, 'there is no place -1')
    raises(function() t[1] = 'x' end, 'a number was expected')
