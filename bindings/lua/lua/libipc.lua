@@ -55,6 +55,9 @@ local function with_class(f)
    return function(peer) f(raise.adopt(peer, peer_class)) end
 end
 
+-- Servers that have let clients in, which only `clients` does; the first `recvAny` of another lets in the first that comes.
+local met = setmetatable({}, { __mode = 'k' })
+
 --- `clients(n, f)`: waits until n clients in total are connected, then calls f for every one, ascending by id.
 -- `clients(f, tag, invert)`: no waiting; only those with the tag, descending if invert is 1. Both return how many there were.
 function Server:clients(a, b, c)
@@ -63,13 +66,18 @@ function Server:clients(a, b, c)
    end
    raise.expect(a, 'number', 'clients(n, f)')
    raise.expect(b, 'function', 'clients(n, f)')
-   return call.server_clients(self, a, with_class(b))
+   local f = with_class(b)
+   return call.server_clients(self, a, function(peer)
+      met[self] = true
+      f(peer)
+   end)
 end
 
 function Server:broadcast(value, tag) call.server_broadcast(self, value, tag) end
 
 --- The next message of any client with this tag, and whose it is.
 function Server:recvAny(tag)
+   if not met[self] then self:clients(1, function() end) end
    local value, peer = call.server_recv_any(self, tag)
    return value, raise.adopt(peer, peer_class)
 end

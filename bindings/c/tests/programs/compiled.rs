@@ -6,17 +6,17 @@ use std::process::{Command, Output};
 use syncline_testkit::enclosure::find_program;
 
 /// The folder of this package.
-pub fn here() -> PathBuf {
+pub(crate) fn here() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// The folder of the project.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     here().join("../..")
 }
 
 /// Says so where a program is not installed.
-pub fn skipped_without(program: &str) -> bool {
+pub(crate) fn skipped_without(program: &str) -> bool {
     let missing = find_program(program).is_none();
     if missing {
         println!("skipped: {program} is not installed");
@@ -49,17 +49,17 @@ fn library(name: &str) -> PathBuf {
     newest.unwrap_or_else(|| panic!("none of {places:?} was built")).clone()
 }
 
-pub struct Program {
+pub(crate) struct Program {
     folder: tempfile::TempDir,
 }
 
 impl Program {
     /// `tests/programs/c/NAME.c`, with the shared library.
-    pub fn compile(name: &str) -> Program {
+    pub(crate) fn compile(name: &str) -> Program {
         Program::compile_file(&here().join(format!("tests/programs/c/{name}.c")))
     }
 
-    pub fn compile_file(source: &Path) -> Program {
+    pub(crate) fn compile_file(source: &Path) -> Program {
         let program = Program { folder: tempfile::tempdir().expect("a folder") };
         // Under the name that the dynamic linker will ask for.
         std::os::unix::fs::symlink(library("libsyncline_c.so"), program.folder.path().join("libsyncline.so.0")).expect("a link");
@@ -67,7 +67,7 @@ impl Program {
         program
     }
 
-    pub fn compile_static(name: &str) -> Program {
+    pub(crate) fn compile_static(name: &str) -> Program {
         let program = Program { folder: tempfile::tempdir().expect("a folder") };
         let library = library("libsyncline_c.a");
         let flags = ["-lpthread", "-lm", "-ldl"].map(std::ffi::OsStr::new);
@@ -88,17 +88,17 @@ impl Program {
         self.folder.path().join("program")
     }
 
-    pub fn alone(&self) -> Ran {
+    pub(crate) fn alone(&self) -> Ran {
         self.ran(Command::new(self.path()))
     }
 
-    pub fn in_a_job_of(&self, ranks: u32) -> Ran {
+    pub(crate) fn in_a_job_of(&self, ranks: u32) -> Ran {
         let mut run = Command::new(launcher());
         run.args(["run", "-n", &ranks.to_string(), "--timeout", "20"]).arg(self.path());
         self.ran(run)
     }
 
-    pub fn under(&self, mut tool: Command) -> Ran {
+    pub(crate) fn under(&self, mut tool: Command) -> Ran {
         tool.arg(self.path());
         self.ran(tool)
     }
@@ -109,14 +109,14 @@ impl Program {
     }
 }
 
-pub struct Ran(Output);
+pub(crate) struct Ran(Output);
 
 impl Ran {
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         format!("{}\n{}", String::from_utf8_lossy(&self.0.stdout), String::from_utf8_lossy(&self.0.stderr))
     }
 
-    pub fn assert_fine(&self) {
+    pub(crate) fn assert_fine(&self) {
         assert!(self.0.status.success(), "{}\n{}", self.0.status, self.text());
     }
 }
