@@ -19,7 +19,7 @@ use syncline_optimizer::Optimizer;
 use syncline_wire::Fingerprint;
 
 use crate::checkpoint::{Checkpoint, Manifest, SavedLane, SavedRule, SavedTable, ShardRecord, ShardWriter, Verify, prepare, records};
-use crate::partition::homes;
+use crate::partition::{homes, placed};
 use crate::share::{LaneInfo, lanes};
 use crate::table::{Inner, Way};
 use crate::{Shape, Table};
@@ -157,7 +157,8 @@ fn rows_of(job: &Job, table: &Inner, worker: u32) -> Vec<Range<u64>> {
     let topology = job.topology();
     let (servers, workers) = (topology.servers(), topology.workers());
     let mut mine = Vec::new();
-    for home in homes(rows, &job.neighbourhoods(), |rank| servers.contains(&rank)) {
+    let homes = homes(rows, 1, &job.neighbourhoods(), |rank| servers.contains(&rank));
+    for home in placed(homes, table.spec.placement, rows) {
         let inside: Vec<u32> = (0..).zip(&workers).filter(|(_, rank)| home.ranks.contains(rank)).map(|(worker, _)| worker).collect();
         let writers: Vec<u32> = if inside.is_empty() { (0..workers.len() as u32).collect() } else { inside };
         if let Some(at) = writers.iter().position(|writer| *writer == worker) {
