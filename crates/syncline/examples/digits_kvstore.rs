@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = session.kvstore(&kind)?;
     let (worker, workers) = (store.rank() as usize, store.num_workers() as usize);
     if let Some(code) = words.next() {
-        store.set_gradient_compression(&[("type", &code), ("threshold", "0.02")])?;
+        store.set_gradient_compression(&[("type", &code), ("threshold", "0.5")])?;
     }
     // Pushed gradients are sums over a batch; the optimizer divides. In sync mode it sees the sum over all workers.
     let batch = (BATCH / workers).max(1);
