@@ -17,7 +17,8 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\n  variables: PREFIX=%s  FUZZ_SECONDS=%s  SOAK_RUNS=%s  PARTS="rust python …" (make test)\n' '$(PREFIX)' '$(FUZZ_SECONDS)' '$(SOAK_RUNS)'
 
-demo: setup ## four processes meet and learn handwritten digits, in step and not; tables and links measured
+demo: ## four processes meet and learn handwritten digits, in step and not; tables and links measured
+	@scripts/setup --no-frameworks
 	@scripts/demo
 
 test: setup ## every test of every language
@@ -42,7 +43,7 @@ fuzz: ## feed random bytes to every parser, FUZZ_SECONDS each
 soak: setup ## the long kill runs, SOAK_RUNS seeds
 	$(SOAK)
 
-setup: ## what demo and test do first: packages, virtual environment, Python package
+setup: ## what test does first: packages, virtual environments, Python package; the demo needs less of it
 	@scripts/setup
 
 clean: ## remove everything these commands made in this folder

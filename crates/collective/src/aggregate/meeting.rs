@@ -10,7 +10,6 @@ use syncline_shm::outbox::{Outbox, Post};
 use syncline_shm::wait::{WaitError, wait_for};
 
 use super::head::Head;
-use crate::finding::find;
 
 /// The most that one box holds.
 pub(super) const CHUNK: usize = 1 << 20;
@@ -156,7 +155,7 @@ fn find_boxes(job: &Job, vigil: &Vigil, worker: u32, rank: u32, by: Deadline) ->
     loop {
         let side = |side: u64| {
             let key = [KEY, u64::from(worker) * 2 + side];
-            find(job, vigil, "aggregate", key, rank, Outbox::bytes(CHUNK), by).map(|segment| Arc::new(Outbox::new(segment)))
+            job.claimed_by(rank, key, Outbox::bytes(CHUNK), "aggregate", by).map(|segment| Arc::new(Outbox::new(segment)))
         };
         let ended = vigil.has_ended(rank);
         match side(0).and_then(|first| Ok([first, side(1)?])) {

@@ -13,7 +13,6 @@ use syncline_wire::Fingerprint;
 
 use super::head::Head;
 use crate::call::{Call, Failure};
-use crate::finding::find;
 
 /// What a member may bring to one meeting.
 pub(super) const CHUNK: usize = 512 << 10;
@@ -67,7 +66,7 @@ impl Memory {
         let member = |(position, rank): (usize, &u32)| {
             let desk = match position == me {
                 true => Arc::clone(own.desk()),
-                false => Arc::new(Desk::new(find(job, &vigil, "the first call of a group", key(position), *rank, Desk::bytes(ROOM), by)?)),
+                false => Arc::new(Desk::new(job.claimed_by(*rank, key(position), Desk::bytes(ROOM), "the first call of a group", by)?)),
             };
             Ok(Member { rank: *rank, desk, bell: vigil.bell(*rank).filter(|_| position != me) })
         };
