@@ -1,7 +1,7 @@
 //! Keys in the plain memory of this process, and what a push does to them there.
 
 use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use syncline_cluster::Error;
 use syncline_optimizer::{Block, Key, KeyState, Optimizer, OptimizerError, Progress, Rows, Start};
@@ -38,7 +38,7 @@ enum Action {
     #[default]
     Assign,
     Update(Updater),
-    Optimize(Optimizer),
+    Optimize(Arc<Optimizer>),
 }
 
 /// One key.
@@ -88,19 +88,22 @@ impl Rule {
         let mut held = self.lock();
         held.generation += 1;
         held.progress = Progress::default();
-        held.action = Action::Optimize(optimizer);
+        held.action = Action::Optimize(Arc::new(optimizer));
     }
 
     /// The optimizer, to be changed: states stay.
     pub(crate) fn change<T>(&self, change: impl FnOnce(Option<&mut Optimizer>) -> T) -> T {
         match &mut self.lock().action {
-            Action::Optimize(optimizer) => change(Some(optimizer)),
+            Action::Optimize(optimizer) => change(Some(Arc::make_mut(optimizer))),
             _ => change(None),
         }
     }
 
     pub(crate) fn optimizer(&self) -> Option<Optimizer> {
-        self.change(|optimizer| optimizer.cloned())
+        match &self.lock().action {
+            Action::Optimize(optimizer) => Some(Optimizer::clone(optimizer)),
+            _ => None,
+        }
     }
 
     pub(crate) fn progress(&self) -> Progress {
@@ -164,7 +167,7 @@ impl MemoryKey {
                 update(spec, updater, gradient, weight)?;
             }
             Action::Optimize(optimizer) => {
-                let optimizer = optimizer.clone();
+                let optimizer = Arc::clone(optimizer);
                 stored.begin(spec, &optimizer, generation)?;
                 let mut state = stored.state;
                 let step = optimizer.begin(&spec.key, progress, &mut state);

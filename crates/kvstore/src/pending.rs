@@ -11,9 +11,12 @@ pub struct Pending<T> {
     state: Arc<State<T>>,
 }
 
+/// The result of one key, once it is there.
+type Part<T> = Option<Result<Arc<T>, Error>>;
+
 #[derive(Debug)]
 struct State<T> {
-    parts: Mutex<Vec<Option<Result<Arc<T>, Error>>>>,
+    parts: Mutex<Vec<Part<T>>>,
     arrived: Condvar,
     operation: &'static str,
 }

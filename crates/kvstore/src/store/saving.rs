@@ -17,6 +17,9 @@ use crate::states::{
 
 const OPTIMIZER: &str = "optimizer";
 
+/// A key of this store, and what the file says of it.
+type Found<'r> = (Arc<Slot>, &'r SavedKey);
+
 /// What a save writes of one key: what its optimizer keeps, if it has begun, and the residuals of its senders.
 pub(super) type Kept = (Option<KeyStates>, Vec<Vec<f32>>);
 
@@ -100,7 +103,7 @@ impl Shared {
         &self,
         reader: &'r StateReader,
         current: Option<Optimizer>,
-    ) -> Result<(Optimizer, Vec<(Arc<Slot>, &'r SavedKey)>), Error> {
+    ) -> Result<(Optimizer, Vec<Found<'r>>), Error> {
         let refused = |detail: String| Error::System { operation: reader.operation().to_owned(), detail };
         let optimizer = match (reader.about.has_optimizer, current) {
             (true, _) => {

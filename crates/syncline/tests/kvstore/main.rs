@@ -6,6 +6,7 @@ mod model;
 mod mortal;
 mod nightly;
 mod quirks;
+mod resume;
 
 use syncline::kvstore::{RowSparse, Tensor};
 use syncline::{Element, Error};
