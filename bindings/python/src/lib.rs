@@ -14,6 +14,7 @@ mod ipc;
 mod job;
 mod log;
 mod memory;
+mod optimizer;
 mod parental;
 mod tables;
 mod topology;
@@ -39,6 +40,8 @@ mod _native {
         abort, barrier, forget_in_child, is_master_worker, is_open, local_rank, num_workers, open, rank, server_id, shutdown, size,
         topology, worker_id,
     };
+    #[pymodule_export]
+    use crate::optimizer::{optimizer_options, optimizer_rate, schedule_rate};
     #[pymodule_export]
     use crate::tables::{ArrayTable, Future, KVTable, MatrixTable, aggregate, empty_shared, load, save};
     #[pymodule_export]

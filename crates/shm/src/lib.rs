@@ -13,6 +13,7 @@ pub mod array;
 pub mod bell;
 #[cfg(not(loom))]
 pub mod board;
+pub mod bulletin;
 mod corrupt;
 #[cfg(not(loom))]
 pub mod desk;

@@ -60,11 +60,14 @@ __all__ = [
     "local_rank",
     "num_workers",
     "open",
+    "optimizer_options",
+    "optimizer_rate",
     "rank",
     "reduce_leaves",
     "remember_value",
     "save",
     "scatter_reduced",
+    "schedule_rate",
     "server_id",
     "shutdown",
     "size",
@@ -523,6 +526,15 @@ class Flock:
 
 def ipc_server(host: str, port: int, token: str | None, encrypt: bool | None, timeout: float) -> tuple[Server, int]: ...
 def ipc_client(host: str, port: int, token: str | None, encrypt: bool | None, timeout: float) -> Client: ...
+
+def optimizer_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """All options of the optimizer of this name, those that were given and the defaults; refuses what makes no sense."""
+
+def optimizer_rate(name: str, options: dict[str, Any], updates: int) -> float:
+    """The learning rate after so many updates, before multipliers."""
+
+def schedule_rate(schedule: dict[str, Any], updates: int) -> float:
+    """What a schedule says after so many updates; refuses one that makes no sense."""
 def ipc_workqueue(name: str | None) -> tuple[Workqueue, bool]: ...
 def ipc_select(channels: list[Channel], timeout: float | None = None) -> tuple[int | None, int, Any]: ...
 def ipc_open_handle(kind: int, family: int, number: int, line: str) -> Any: ...
