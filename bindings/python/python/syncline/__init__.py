@@ -59,7 +59,7 @@ from syncline._shared import empty_shared
 
 TYPE_CHECKING = False  # type checkers read what stands under it; `typing` itself would be slow to load
 if TYPE_CHECKING:
-    from syncline import lr_scheduler, optimizer
+    from syncline import kvstore, lr_scheduler, optimizer
     from syncline._rows import RowSparse
 
 __all__ = [
@@ -95,6 +95,7 @@ __all__ = [
     "init",
     "ipc",
     "is_master_worker",
+    "kvstore",
     "load",
     "local_rank",
     "lr_scheduler",
@@ -115,7 +116,7 @@ def __getattr__(name: str) -> object:
     """What needs NumPy, or more of the standard library, is loaded when it is first used."""
     from importlib import import_module
 
-    if name in ("lr_scheduler", "optimizer"):
+    if name in ("kvstore", "lr_scheduler", "optimizer"):
         return import_module(f"syncline.{name}")
     if name == "RowSparse":
         made = import_module("syncline._rows").RowSparse
