@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod compression;
+mod distributed;
 mod gradient;
 mod kind;
 mod memory;
@@ -28,6 +29,7 @@ mod store;
 mod value;
 
 pub use compression::Compression;
+pub use distributed::Member;
 pub use kind::Kind;
 pub use memory::Updater;
 pub use pending::Pending;

@@ -20,7 +20,7 @@ use syncline_cluster::Deadline;
 pub use syncline_kvstore::{
     Compression, Dense, DenseMut, Key, Kind, Optimizer, Output, Pending, Pull, Push, Quantizer, RowPull, RowSparse, Updater, Value,
 };
-pub use syncline_optimizer::{Method, OptimizerError, OptionValue, Schedule, expression};
+pub use syncline_optimizer::{Decay, Method, OptimizerError, OptionValue, Schedule, Warmup, expression};
 pub use syncline_tensor::{Shape, Tensor, TensorError};
 
 use crate::Error;
@@ -37,6 +37,10 @@ impl KvStore {
     pub fn local(kind: &str) -> Result<KvStore, Error> {
         let store = syncline_kvstore::KvStore::local(Kind::from_name(kind)?)?;
         Ok(KvStore { store, timeout: Duration::from_secs(30) })
+    }
+
+    pub(crate) fn over(store: syncline_kvstore::KvStore, timeout: Duration) -> KvStore {
+        KvStore { store, timeout }
     }
 
     /// The same store with deadlines and lists of keys in every call.

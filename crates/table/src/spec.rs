@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use syncline_cluster::Error;
 use syncline_optimizer::Key;
 use syncline_tensor::DType;
+use syncline_tensor::kernels::quantize::INT8_BLOCK;
 
-use crate::Updater;
+use crate::{Placement, Updater};
 
 /// The shape of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,16 +63,30 @@ pub struct Spec {
     pub updater: Updater,
     /// How far views may drift apart.
     pub consistency: Consistency,
+    /// Where its values live; it changes no result.
+    pub placement: Placement,
     /// Whose rule a gradient table follows.
     family: u32,
     /// What its optimizer calls it, where that is not its name.
     key: Option<Key>,
+    /// The extents that its user sees, where they say more than its own shape.
+    extents: Option<Vec<u64>>,
 }
 
 impl Spec {
     /// A table of this shape with f32 elements, the `add` updater and no bound on staleness.
     pub fn new(shape: Shape) -> Spec {
-        Spec { name: None, shape, dtype: DType::F32.code(), updater: Updater::Add, consistency: Consistency::Async, family: 0, key: None }
+        Spec {
+            name: None,
+            shape,
+            dtype: DType::F32.code(),
+            updater: Updater::Add,
+            consistency: Consistency::Async,
+            placement: Placement::Split,
+            family: 0,
+            key: None,
+            extents: None,
+        }
     }
 
     /// `size` elements.
@@ -104,6 +119,11 @@ impl Spec {
         Spec { consistency, ..self }
     }
 
+    /// With its values there.
+    pub fn placed(self, placement: Placement) -> Spec {
+        Spec { placement, ..self }
+    }
+
     /// With this name.
     pub fn named(self, name: impl Into<String>) -> Spec {
         Spec { name: Some(name.into()), ..self }
@@ -117,6 +137,11 @@ impl Spec {
     /// Called so by its optimizer, which may have multipliers for it; otherwise by its name.
     pub fn with_key(self, key: Key) -> Spec {
         Spec { key: Some(key), ..self }
+    }
+
+    /// With extents that its user sees: another worker's must be the same.
+    pub fn with_extents(self, extents: &[usize]) -> Spec {
+        Spec { extents: Some(extents.iter().map(|extent| *extent as u64).collect()), ..self }
     }
 
     /// Whose rule it follows.
@@ -141,6 +166,14 @@ impl Spec {
             Shape::Matrix { rows, cols } => Some((rows, cols)),
             Shape::Keys => None,
         }
+    }
+
+    /// So many rows begin and end at multiples of [`INT8_BLOCK`] elements: a table that is cut there keeps whole blocks of
+    /// every code of `tensor::kernels::quantize` together.
+    pub(crate) fn grain(&self) -> u64 {
+        let cols = self.rows_and_cols().map_or(1, |(_, cols)| cols.max(1));
+        let block = INT8_BLOCK as u64;
+        block >> cols.trailing_zeros().min(block.trailing_zeros())
     }
 
     /// Bytes of one row.
@@ -186,6 +219,9 @@ impl std::fmt::Display for Spec {
         write!(f, " {}", DType::from_code(self.dtype).map_or("?", DType::name))?;
         if let Some(name) = &self.name {
             write!(f, " `{name}`")?;
+        }
+        if let Some(extents) = &self.extents {
+            write!(f, " of shape {extents:?}")?;
         }
         if self.updater != Updater::Add {
             write!(f, ", updater {}", self.updater)?;

@@ -2,6 +2,7 @@
 
 mod gathered;
 mod gradients;
+mod named;
 
 use std::time::Duration;
 

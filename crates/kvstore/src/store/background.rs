@@ -18,16 +18,16 @@ impl KvStore {
     ///
     /// Calls of one key keep their order; among keys a larger `priority` goes first. `by` is for the wait when very much is queued already.
     pub fn push_async(&self, pushes: &[Push<'_>], priority: i32, by: Deadline) -> Result<Pending<()>, Error> {
-        self.pushing("push", pushes, priority, by, |shared, slot, values| shared.push_later(slot, values, shared.by()))
+        self.pushing("push", pushes, priority, by, move |shared, slot, values| shared.push_later(slot, values, priority, shared.by()))
     }
 
     /// Queues a push of each key and a pull right after it; the results are new arrays.
     pub fn push_pull_async(&self, pushes: &[Push<'_>], priority: i32, by: Deadline) -> Result<Pending<Tensor>, Error> {
-        self.pushing("pushpull", pushes, priority, by, |shared, slot, values| {
+        self.pushing("pushpull", pushes, priority, by, move |shared, slot, values| {
             let by = shared.by();
-            shared.push_later(slot, values, by)?;
+            shared.push_later(slot, values, priority, by)?;
             slot.take_trouble()?;
-            shared.pull_now(slot, by)
+            shared.pull_now(slot, Some(priority), by)
         })
     }
 
@@ -38,7 +38,7 @@ impl KvStore {
         let pending = Pending::new("pull", slots.len());
         for (part, slot) in slots.into_iter().enumerate() {
             let (shared, promise, line) = (Arc::clone(&self.shared), pending.promise(part), Arc::clone(&slot.line));
-            let work = move || promise.keep(slot.take_trouble().and_then(|()| shared.pull_now(&slot, shared.by())));
+            let work = move || promise.keep(slot.take_trouble().and_then(|()| shared.pull_now(&slot, Some(priority), shared.by())));
             self.shared.queue.submit(&line, priority, 0, by, work)?;
         }
         Ok(pending)
@@ -52,7 +52,7 @@ impl KvStore {
         let pending = Pending::new(WHAT, wanted.len());
         for (part, (slot, ids)) in wanted.into_iter().enumerate() {
             let (shared, promise, line) = (Arc::clone(&self.shared), pending.promise(part), Arc::clone(&slot.line));
-            let work = move || promise.keep(slot.take_trouble().and_then(|()| shared.pull_sparse_now(&slot, ids, shared.by())));
+            let work = move || promise.keep(slot.take_trouble().and_then(|()| shared.pull_sparse_now(&slot, ids, priority, shared.by())));
             self.shared.queue.submit(&line, priority, 0, by, work)?;
         }
         Ok(pending)
@@ -87,8 +87,8 @@ impl Shared {
         Deadline::after(self.timeout)
     }
 
-    fn push_later(&self, slot: &Slot, values: &[Owned], by: Deadline) -> Result<(), Error> {
+    fn push_later(&self, slot: &Slot, values: &[Owned], priority: i32, by: Deadline) -> Result<(), Error> {
         let values: Vec<Value<'_>> = values.iter().map(Owned::as_value).collect();
-        slot.push(&values, self.compression(), by).inspect_err(|error| slot.complain(error.clone()))
+        slot.push(&values, self.how(Some(priority), by)).inspect_err(|error| slot.complain(error.clone()))
     }
 }

@@ -12,7 +12,7 @@ use crate::RowSparse;
 use crate::compression::{self, Compression};
 use crate::memory::{MemoryKey, not_updating};
 use crate::row_sparse::check_rows;
-use crate::slot::{Held, Slot};
+use crate::slot::{Held, How, Slot};
 use crate::value::{KeySpec, Output, Value};
 
 /// The values of one key, those of repeated keys together.
@@ -30,15 +30,18 @@ impl KvStore {
         not_updating("init")?;
         let shared = &self.shared;
         let reserved = shared.reserve(pairs)?;
-        for (key, value) in pairs {
-            let spec = KeySpec::of(key, value);
-            let held = match &shared.home {
-                Home::Memory(rule) => Held::Memory { key: MemoryKey::new(&spec, value), rule: Arc::clone(rule) },
-            };
-            let _ = (site, by);
-            let slot = Arc::new(Slot::new(spec, held));
-            shared.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner).insert((*key).clone(), slot);
+        let specs: Vec<(KeySpec, Value<'_>)> = pairs.iter().map(|(key, value)| (KeySpec::of(key, value), *value)).collect();
+        let held: Vec<Held> = match &shared.home {
+            Home::Memory(rule) => {
+                specs.iter().map(|(spec, value)| Held::Memory { key: MemoryKey::new(spec, value), rule: Arc::clone(rule) }).collect()
+            }
+            Home::Job(job) => job.make(&specs, site, by)?.into_iter().map(Held::Table).collect(),
+        };
+        let mut keys = shared.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for ((spec, _), held) in specs.into_iter().zip(held) {
+            keys.insert(spec.key.clone(), Arc::new(Slot::new(spec, held)));
         }
+        drop(keys);
         drop(reserved);
         Ok(())
     }
@@ -50,7 +53,7 @@ impl KvStore {
         let compression = self.shared.compression();
         for (slot, values) in self.shared.checked("push", pushes, compression)? {
             self.shared.queue.pass(&slot.line, "push", by)?;
-            slot.push(&values, compression, by)?;
+            slot.push(&values, How { compression, priority: None, by })?;
         }
         Ok(())
     }
@@ -80,9 +83,20 @@ impl KvStore {
         not_updating("pushpull")?;
         let compression = self.shared.compression();
         let outputs = self.shared.checked_outputs("pushpull", pulls, true)?;
-        for (slot, values) in self.shared.checked("pushpull", pushes, compression)? {
+        let how = How { compression, priority: None, by };
+        let groups = self.shared.checked("pushpull", pushes, compression)?;
+        for (slot, values) in &groups {
             self.shared.queue.pass(&slot.line, "pushpull", by)?;
-            slot.push(&values, compression, by)?;
+            // One key and one output, as most are, go in one pass.
+            if let ([pull], [output]) = (&mut *pulls, &outputs[..])
+                && groups.len() == 1
+                && Arc::ptr_eq(slot, output)
+                && let [Output::Dense(dense)] = &mut *pull.outputs
+                && slot.take_trouble().and_then(|()| slot.push_pull(values, dense.bytes(), how))?
+            {
+                return Ok(());
+            }
+            slot.push(values, how)?;
         }
         for (slot, pull) in outputs.iter().zip(pulls) {
             self.shared.pull(slot, pull.outputs, true, by)?;
@@ -250,12 +264,12 @@ impl Shared {
 
     fn pull(&self, slot: &Slot, outputs: &mut [Output<'_>], ignore_sparse: bool, by: Deadline) -> Result<(), Error> {
         self.before_pull(slot, by)?;
-        let compression = self.compression();
+        let how = self.how(None, by);
         let first = outputs.iter().position(|output| matches!(output, Output::Dense(_)));
         if let Some(first) = first {
             let (head, rest) = outputs[first..].split_first_mut().expect("it is there");
             let Output::Dense(dense) = head else { unreachable!("found as a dense one") };
-            slot.pull(dense.bytes(), compression, by)?;
+            slot.pull(dense.bytes(), how)?;
             for output in rest {
                 if let Output::Dense(other) = output {
                     other.bytes().copy_from_slice(dense.bytes());
@@ -273,7 +287,7 @@ impl Shared {
         }
         let ids: Vec<i64> = (0..slot.spec.rows() as i64).collect();
         let mut whole = vec![0; slot.spec.bytes()];
-        slot.pull(&mut whole, compression, by)?;
+        slot.pull(&mut whole, how)?;
         for output in outputs {
             if let Output::RowSparse(rows) = output {
                 rows.set_rows(ids.clone(), whole.clone());
@@ -284,20 +298,24 @@ impl Shared {
 
     pub(super) fn pull_whole(&self, slot: &Slot, by: Deadline) -> Result<Tensor, Error> {
         self.before_pull(slot, by)?;
-        self.pull_now(slot, by)
+        self.pull_now(slot, None, by)
+    }
+
+    pub(super) fn how(&self, priority: Option<i32>, by: Deadline) -> How {
+        How { compression: self.compression(), priority, by }
     }
 
     /// Without waiting for calls in the background, of which this may be one.
-    pub(super) fn pull_now(&self, slot: &Slot, by: Deadline) -> Result<Tensor, Error> {
+    pub(super) fn pull_now(&self, slot: &Slot, priority: Option<i32>, by: Deadline) -> Result<Tensor, Error> {
         let mut tensor = Tensor::zeros(slot.spec.dtype, slot.spec.shape.clone());
-        slot.pull(tensor.bytes_mut(), self.compression(), by)?;
+        slot.pull(tensor.bytes_mut(), self.how(priority, by))?;
         Ok(tensor)
     }
 
     fn pull_rows(&self, slot: &Slot, ids: &[i64], by: Deadline) -> Result<Vec<u8>, Error> {
         self.before_pull(slot, by)?;
         let mut values = vec![0; ids.len() * slot.spec.row_bytes()];
-        slot.pull_rows(ids, &mut values, by)?;
+        slot.pull_rows(ids, &mut values, self.how(None, by))?;
         Ok(values)
     }
 
@@ -306,9 +324,9 @@ impl Shared {
         RowSparse::new(slot.spec.dtype, slot.spec.shape.dims(), ids, values)
     }
 
-    pub(super) fn pull_sparse_now(&self, slot: &Slot, ids: Vec<i64>, by: Deadline) -> Result<RowSparse, Error> {
+    pub(super) fn pull_sparse_now(&self, slot: &Slot, ids: Vec<i64>, priority: i32, by: Deadline) -> Result<RowSparse, Error> {
         let mut values = vec![0; ids.len() * slot.spec.row_bytes()];
-        slot.pull_rows(&ids, &mut values, by)?;
+        slot.pull_rows(&ids, &mut values, self.how(Some(priority), by))?;
         RowSparse::new(slot.spec.dtype, slot.spec.shape.dims(), ids, values)
     }
 }

@@ -36,7 +36,7 @@ impl KvStore {
                 answer
             }
             1 => {
-                let Some(mut optimizer) = self.optimizer() else {
+                let Some(mut optimizer) = self.optimizer(by)? else {
                     return Err(refused("there is no optimizer\nhint: call set_optimizer first".into()));
                 };
                 if !optimizer.settings.multi_precision {

@@ -5,6 +5,7 @@ mod calls;
 mod commands;
 mod saving;
 mod settings;
+mod together;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -14,6 +15,7 @@ use syncline_cluster::{Deadline, Error};
 use syncline_optimizer::Key;
 
 use crate::compression::Compression;
+use crate::distributed::{Distributed, Member};
 use crate::memory::Rule;
 use crate::queue::Queue;
 use crate::slot::Slot;
@@ -49,6 +51,7 @@ struct Making {
 /// Where values live.
 enum Home {
     Memory(Arc<Rule>),
+    Job(Distributed),
 }
 
 /// One key of a push: its values are summed, left to right.
@@ -109,6 +112,18 @@ impl KvStore {
         Ok(KvStore::new(kind, Home::Memory(Arc::default()), Duration::from_secs(30)))
     }
 
+    /// A store of a job. Every worker makes it, in the same order as other stores and with the same kind; dedicated servers need no call.
+    ///
+    /// # Errors
+    /// `ContractMismatch` with both call sites when workers want different ones; `Configuration` on a dedicated server or for a local kind.
+    pub fn distributed(kind: Kind, member: Member, site: &str, by: Deadline) -> Result<KvStore, Error> {
+        if !kind.is_distributed() {
+            return Err(Error::Configuration { detail: format!("kvstore: a store of type {} belongs to one process", kind.name()) });
+        }
+        let timeout = member.job.timeout();
+        Ok(KvStore::new(kind, Home::Job(Distributed::join(kind, member, site, by)?), timeout))
+    }
+
     fn new(kind: Kind, home: Home, timeout: Duration) -> KvStore {
         let shared = Shared {
             kind,
@@ -131,6 +146,7 @@ impl KvStore {
     pub fn rank(&self) -> u32 {
         match &self.shared.home {
             Home::Memory(_) => 0,
+            Home::Job(job) => job.worker,
         }
     }
 
@@ -138,6 +154,7 @@ impl KvStore {
     pub fn num_workers(&self) -> u32 {
         match &self.shared.home {
             Home::Memory(_) => 1,
+            Home::Job(job) => job.workers,
         }
     }
 
@@ -145,6 +162,7 @@ impl KvStore {
     pub fn num_dead_node(&self) -> u32 {
         match &self.shared.home {
             Home::Memory(_) => 0,
+            Home::Job(job) => job.dead(),
         }
     }
 
@@ -177,6 +195,7 @@ impl KvStore {
         self.flush(by)?;
         match &self.shared.home {
             Home::Memory(_) => Ok(()),
+            Home::Job(job) => job.barrier(by),
         }
     }
 }

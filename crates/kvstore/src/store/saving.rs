@@ -7,6 +7,7 @@ use syncline_cluster::{Deadline, Error};
 use syncline_optimizer::{Optimizer, Progress};
 use syncline_tensor::DType;
 
+use super::together::Together;
 use super::{Home, KvStore, Shared};
 use crate::memory::not_updating;
 use crate::slot::{Held, Slot};
@@ -17,7 +18,7 @@ use crate::states::{
 const OPTIMIZER: &str = "optimizer";
 
 /// What a save writes of one key: what its optimizer keeps, if it has begun, and the residuals of its senders.
-type Kept = (Option<KeyStates>, Vec<Vec<f32>>);
+pub(super) type Kept = (Option<KeyStates>, Vec<Vec<f32>>);
 
 impl KvStore {
     /// Writes what the optimizer keeps of all keys, with residuals of compression and, if asked, the optimizer itself, to one file. A crash leaves the old file or the
@@ -35,10 +36,12 @@ impl KvStore {
                 let slots = self.shared.sorted();
                 let kept = |slot: &Slot| match &slot.held {
                     Held::Memory { key, rule } => Ok((key.states(rule), slot.residuals.lock().clone())),
+                    Held::Table(_) => unreachable!("a key of this process"),
                 };
                 let senders = slots.iter().map(|slot| slot.residuals.lock().len()).max().unwrap_or(0);
                 write(path, &slots, &optimizer, rule.progress(), with_optimizer, senders, kept)
             }
+            Home::Job(job) => Together::new(job, WHAT, path, by).save(&self.shared.sorted(), with_optimizer),
         }
     }
 
@@ -60,25 +63,25 @@ impl KvStore {
                 }
                 rule.set_progress(Progress { num_update: reader.about.num_update });
                 for slot in self.shared.slots().values() {
-                    let Held::Memory { key, .. } = &slot.held;
-                    key.clear_states();
+                    if let Held::Memory { key, .. } = &slot.held {
+                        key.clear_states();
+                    }
                     slot.residuals.lock().clear();
                 }
                 for (slot, saved) in found {
-                    let Held::Memory { key, rule } = &slot.held;
-                    if !saved.lanes.is_empty() || saved.state.count.is_some() {
-                        let lanes = read_lanes(&reader, saved, &slot.spec, &optimizer)?;
-                        key.set_states(rule, KeyStates { state: saved.state, lanes });
+                    if let (Held::Memory { key, rule }, Some(states)) = (&slot.held, read_states(&reader, saved, &slot, &optimizer)?) {
+                        key.set_states(rule, states);
                     }
                     *slot.residuals.lock() = read_residuals(&reader, saved, &slot)?;
                 }
                 Ok(())
             }
+            Home::Job(job) => Together::new(job, WHAT, path, by).load(&self.shared),
         }
     }
 }
 
-fn no_optimizer(operation: &str) -> Error {
+pub(super) fn no_optimizer(operation: &str) -> Error {
     Error::Configuration {
         detail: format!("{operation}: this store has no optimizer, so there are no states\nhint: call set_optimizer first"),
     }
@@ -93,7 +96,7 @@ impl Shared {
     }
 
     /// The optimizer that the states belong to, and the keys they are of; everything that can be wrong with the file is found here.
-    fn checked_states<'r>(
+    pub(super) fn checked_states<'r>(
         &self,
         reader: &'r StateReader,
         current: Option<Optimizer>,
@@ -120,7 +123,7 @@ impl Shared {
 }
 
 /// Writes the file of a save; `kept` is asked once for each key, and answers with at most so many residuals.
-fn write(
+pub(super) fn write(
     path: &Path,
     slots: &[Arc<Slot>],
     optimizer: &Optimizer,
@@ -163,8 +166,16 @@ fn write(
     writer.finish(&About { method, num_update: progress.num_update, has_optimizer: with_optimizer, keys })
 }
 
+/// What the optimizer kept of a key; nothing if it had not begun.
+pub(super) fn read_states(reader: &StateReader, saved: &SavedKey, slot: &Slot, optimizer: &Optimizer) -> Result<Option<KeyStates>, Error> {
+    if saved.lanes.is_empty() && saved.state.count.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(KeyStates { state: saved.state, lanes: read_lanes(reader, saved, &slot.spec, optimizer)? }))
+}
+
 /// The residuals of a key, in order of sender.
-fn read_residuals(reader: &StateReader, saved: &SavedKey, slot: &Slot) -> Result<Vec<Vec<f32>>, Error> {
+pub(super) fn read_residuals(reader: &StateReader, saved: &SavedKey, slot: &Slot) -> Result<Vec<Vec<f32>>, Error> {
     let read = |sender| {
         let name = residual_name(&saved.key, sender);
         if reader.shape(&name) == Some(&[0]) && slot.spec.elements() > 0 {

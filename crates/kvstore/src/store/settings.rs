@@ -21,25 +21,32 @@ impl KvStore {
                 rule.set_updater(updater);
                 Ok(())
             }
+            Home::Job(_) => {
+                let hint = "set_optimizer with a known optimizer, or with a formula of your own: the optimizer `custom`";
+                let detail =
+                    format!("set_updater: a function cannot travel to the servers of a {} store\nhint: {hint}", self.kind().name());
+                Err(Error::Configuration { detail })
+            }
         }
     }
 
     /// Lets an optimizer decide what a push does; states begin anew. One worker's call is enough in a distributed store, and the newest counts.
     pub fn set_optimizer(&self, optimizer: Optimizer, by: Deadline) -> Result<(), Error> {
         not_updating("set_optimizer")?;
-        let _ = by;
         match &self.shared.home {
             Home::Memory(rule) => {
                 rule.set_optimizer(optimizer);
                 Ok(())
             }
+            Home::Job(job) => job.set_optimizer(optimizer, by),
         }
     }
 
-    /// The optimizer, if this process knows of one.
-    pub fn optimizer(&self) -> Option<Optimizer> {
+    /// The newest optimizer, whoever set it.
+    pub fn optimizer(&self, by: Deadline) -> Result<Option<Optimizer>, Error> {
         match &self.shared.home {
-            Home::Memory(rule) => rule.optimizer(),
+            Home::Memory(rule) => Ok(rule.optimizer()),
+            Home::Job(job) => job.optimizer(by),
         }
     }
 
@@ -56,13 +63,13 @@ impl KvStore {
         change: impl FnOnce(&mut Optimizer) -> Result<(), OptimizerError>,
     ) -> Result<(), Error> {
         not_updating(operation)?;
-        let _ = by;
         let refused = |detail: String| Error::Configuration { detail: format!("{operation}: {detail}") };
         match &self.shared.home {
             Home::Memory(rule) => rule.change(|optimizer| match optimizer {
                 Some(optimizer) => change(optimizer).map_err(|error| refused(error.to_string())),
                 None => Err(refused("there is no optimizer\nhint: call set_optimizer first".into())),
             }),
+            Home::Job(job) => job.change_optimizer(operation, by, change),
         }
     }
 

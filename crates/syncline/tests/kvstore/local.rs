@@ -266,7 +266,7 @@ fn capabilities_commands_and_compression_as_mxnet_has_them() {
     assert!(refusal(command(0, b"\x80\x04cposix")).contains("never as code"));
     let sgd = Optimizer::create("sgd", &[]).expect("known");
     assert!(command(0, &sgd.encode().expect("small")).expect("an optimizer").contains("sgd"));
-    assert_eq!(device.raw().optimizer(), Some(sgd));
+    assert_eq!(device.raw().optimizer(by()).expect("local"), Some(sgd));
     assert!(command(4, b"2bit,0.25").expect("a code").contains("2bit"));
 }
 
@@ -369,7 +369,7 @@ fn states_come_back_from_a_file_with_counts_residuals_and_the_optimizer() {
     assert!(refusal(resumed.load_optimizer_states(&path)).contains("key w doesn't exist"));
     resumed.init("w", &middle).expect("new");
     resumed.load_optimizer_states(&path).expect("with its optimizer");
-    assert_eq!(resumed.raw().optimizer(), whole.raw().optimizer());
+    assert_eq!(resumed.raw().optimizer(by()).expect("local"), whole.raw().optimizer(by()).expect("local"));
     train(&resumed, 5..9);
     assert_eq!(numbers::<f32>(&resumed.pull("w").expect("there")), numbers::<f32>(&whole.pull("w").expect("there")));
     // Without the optimizer in the file, the store's own must be of the same name.

@@ -1,7 +1,11 @@
 //! The key-value store: what MXNet's own tests expect, what MXNet got wrong, random programs against a model, and workers that die.
 
+mod jobs;
 mod local;
 mod model;
+mod mortal;
+mod nightly;
+mod quirks;
 
 use syncline::kvstore::{RowSparse, Tensor};
 use syncline::{Element, Error};

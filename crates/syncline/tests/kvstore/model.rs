@@ -86,7 +86,8 @@ impl Program {
         Program { seed, does, stories }
     }
 
-    /// Plays one worker's part, in an order of its own, and compares all it sees.
+    /// Plays one worker's part and compares all it sees. Keys are made in an order of its own; rounds follow one order on all workers, since a pull waits for the
+    /// others' pushes and two that wait for each other's would wait for ever.
     pub(crate) fn play(&self, store: &KvStore, worker: usize) {
         let dice = &mut Dice::new(self.seed ^ (worker as u64 + 77) << 20);
         let mut order: Vec<&Story> = self.stories.iter().collect();
@@ -99,6 +100,7 @@ impl Program {
             store.set_optimizer(test).expect("set");
         }
         store.barrier().expect("everybody"); // the optimizer is there before the first push
+        let together = &mut Dice::new(self.seed + 5);
         let mut done = vec![0; self.stories.len()];
         let mut later = Vec::new();
         loop {
@@ -106,7 +108,7 @@ impl Program {
             if open.is_empty() {
                 break;
             }
-            let at = open[dice.below(open.len() as u64) as usize];
+            let at = open[together.below(open.len() as u64) as usize];
             let story = &self.stories[at];
             let key = || story.key.clone();
             let pushed = &story.pushes[done[at]][worker];

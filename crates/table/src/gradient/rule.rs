@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use syncline_cluster::{Deadline, Error};
-use syncline_optimizer::{Lane, Optimizer};
+use syncline_optimizer::{Lane, Method, Optimizer};
 use syncline_shm::bulletin::{Bulletin, Number};
 use syncline_shm::heap::Heap;
 use syncline_shm::segment::SegmentError;
@@ -53,6 +54,11 @@ impl Rule {
         Ok(Rule { number, optimizer, lanes, touched })
     }
 
+    /// Whether it may have to measure the whole array first.
+    pub(crate) fn needs_norms(&self) -> bool {
+        self.optimizer.as_ref().is_some_and(|optimizer| matches!(optimizer.method, Method::Lamb { .. } | Method::Lars { .. }))
+    }
+
     /// Which states it speaks of.
     pub(crate) fn generation(&self) -> u32 {
         self.number.chapter
@@ -87,17 +93,8 @@ pub(crate) fn to_body(rule: Option<&Optimizer>) -> Result<Vec<u8>, Error> {
 /// States go on where they are asked to and can: those of the rule before must be the same lanes.
 pub(crate) fn set_rule(board: &Bulletin, rule: Option<&Optimizer>, keep_states: bool) -> Result<(Number, Vec<u8>), Error> {
     let body = to_body(rule)?;
-    let names = |rule: &Optimizer| -> Vec<String> {
-        // Of a half type, so that a master copy shows.
-        rule.lanes(DType::F16).map_or_else(|_| Vec::new(), |lanes| lanes.into_iter().map(|lane| lane.name).collect())
-    };
     let before = board.newest();
-    let same = || {
-        let (_, body) = board.read(before.page)?;
-        let before = Optimizer::decode(body.get(1..)?).ok()?;
-        Some(names(&before) == names(rule?))
-    };
-    let keeps = keep_states && same().unwrap_or(false);
+    let keeps = keep_states && board.read(before.page).is_some_and(|(_, before)| have_the_same_states(&before, &body));
     let mut number = board.next(!keeps);
     if keeps && number.chapter != before.chapter {
         number = board.next(true); // Somebody else began a generation meanwhile, of states that may be other ones.
@@ -105,5 +102,62 @@ pub(crate) fn set_rule(board: &Bulletin, rule: Option<&Optimizer>, keep_states: 
     match board.pin(number, &body) {
         true => Ok((number, body)),
         false => Err(Error::Configuration { detail: format!("set_rule: {} bytes are too many for one rule", body.len()) }),
+    }
+}
+
+/// Whether what stands in the lanes of the one means the same to the other.
+fn have_the_same_states(one: &[u8], other: &[u8]) -> bool {
+    let names = |body: &[u8]| -> Option<Vec<String>> {
+        let rule = Optimizer::decode(body.get(1..)?).ok()?;
+        // Of a half type, so that a master copy shows.
+        Some(rule.lanes(DType::F16).map_or_else(|_| Vec::new(), |lanes| lanes.into_iter().map(|lane| lane.name).collect()))
+    };
+    names(one).is_some_and(|one| names(other) == Some(one))
+}
+
+/// What becomes of states when a rule comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Then {
+    /// They go on, if the rule before keeps the same ones.
+    GoOn,
+    /// They begin anew.
+    BeginAnew,
+    /// They begin anew, unless the rule before is the same one and of at least this generation.
+    BeginOnce(u32),
+}
+
+impl Then {
+    /// The generation of a rule that follows on `last`.
+    pub(super) fn chapter_after(self, last: Number, before: &[u8], body: &[u8]) -> u32 {
+        match self {
+            Then::GoOn if have_the_same_states(before, body) => last.chapter,
+            Then::GoOn | Then::BeginAnew => last.chapter + 1,
+            Then::BeginOnce(at_least) => (last.chapter + u32::from(before != body)).max(at_least).max(1),
+        }
+    }
+}
+
+/// The rules of a family in a job of several hosts: all processes hear them in one order and derive the same numbers.
+#[derive(Default)]
+pub(crate) struct Series {
+    last: Option<(Number, Vec<u8>)>,
+}
+
+impl Series {
+    /// Pins up the next rule on this host's board, unless a neighbour was faster.
+    pub(crate) fn add(&mut self, board: &Bulletin, body: Vec<u8>, states: Then) -> Result<(), Error> {
+        let nonsense = |detail: &str| Error::Configuration { detail: format!("set_rule: {detail}") };
+        match body.split_first() {
+            Some((0, [])) => {}
+            Some((1, message)) => drop(Optimizer::decode(message).map_err(|error| nonsense(&error.to_string()))?),
+            _ => return Err(nonsense("these bytes are no rule")),
+        }
+        let (last, before) = self.last.as_ref().map_or((Number::default(), &[][..]), |(last, before)| (*last, before));
+        let number = Number { chapter: states.chapter_after(last, before, &body), page: last.page + 1 };
+        if board.read(number.page).is_none() && !board.pin(number, &body) {
+            return Err(nonsense(&format!("{} bytes are too many for one rule", body.len())));
+        }
+        self.last = Some((number, body));
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use syncline_cluster::{Deadline, Error, WaitGuard, waits};
 use syncline_shm::store::{Busy, Hand, Hold};
 use syncline_shm::wait::{WaitError, wait_for};
 
-use super::{Emit, LocalShare};
+use super::{Emit, LocalShare, Share};
 
 /// Patience with a stripe that somebody holds: it is held for microseconds unless its holder lost its core, or its life.
 pub(crate) struct Backoff {
@@ -295,6 +295,11 @@ impl LocalShare {
                     .collect::<Vec<_>>()
             };
             let slow = started.elapsed() > LOOK;
+            if slow {
+                // Who left without ever opening the table has not said here that it is done.
+                let left = |worker: &usize| vigil.has_left(self.place.workers[*worker]) && behind(worker);
+                workers.clone().filter(left).for_each(|worker| Share::finish(self, worker as u32));
+            }
             // Told once and kept: a circle is one of waits that stand.
             if let Some(first) = missing().first().copied().filter(|first| slow && told.as_ref().is_none_or(|(rank, _)| rank != first)) {
                 drop(told.take());
