@@ -32,7 +32,10 @@ mod _native {
     #[pymodule_export]
     use crate::casts::cast;
     #[pymodule_export]
-    use crate::ipc::{Client, Server, ServerClient, ipc_client, ipc_server};
+    use crate::ipc::{
+        Channel, Client, Flock, Mutex, Server, ServerClient, SharedTable, Spawned, Workqueue, WorkqueueItem, ipc_client, ipc_flock,
+        ipc_handle_beside, ipc_let_go, ipc_open_handle, ipc_select, ipc_server, ipc_spawn, ipc_workqueue,
+    };
     #[pymodule_export]
     use crate::job::{
         abort, barrier, forget_in_child, is_master_worker, is_open, local_rank, num_workers, open, rank, server_id, shutdown, size,

@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use syncline::ipc::SharedBytes;
 use syncline::{DType, SharedArray};
 use syncline_tensor::Tensor;
 
@@ -88,6 +89,23 @@ impl View {
 }
 
 impl View {
+    /// Bytes that arrived in shared memory, where they lie. `own` says that nobody else sees them: then they may be written to.
+    pub(crate) fn of_shared_bytes(bytes: SharedBytes, dtype: DType, shape: &[usize], own: bool) -> View {
+        let shape: Vec<isize> = shape.iter().map(|length| *length as isize).collect();
+        View {
+            // Written to through Python only, and only where the block is this reader's alone; nobody here reads it afterwards.
+            start: bytes.as_ptr().cast_mut(),
+            bytes: bytes.len(),
+            item: dtype.size(),
+            format: format_of(dtype),
+            strides: contiguous_strides(&shape, dtype.size() as isize),
+            shape,
+            writable: own,
+            dtype: Some(dtype),
+            _owner: Box::new(bytes), // keeps the block
+        }
+    }
+
     /// All bytes of an array in shared memory, writable.
     pub(crate) fn of_shared(mut array: SharedArray) -> View {
         View {

@@ -311,7 +311,7 @@ impl Inner {
                 }
                 if !share.add_alone(rows, options, delta, by)? && !share.add_directly(self.worker, sequence, rows, options, delta, by)? {
                     let mut fill = |room: &mut [u8]| {
-                        room.copy_from_slice(delta);
+                        share.copy_delta(room, delta);
                         Ok(())
                     };
                     share.stage_add(self.worker, sequence, rows, options, &mut fill, by)?;
