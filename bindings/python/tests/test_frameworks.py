@@ -42,7 +42,9 @@ def test_lasagnes_networks_are_managed(stage: Stage, launcher: str, n: int) -> N
 
 @few
 def test_the_keras_of_old_calls_back(stage: Stage, launcher: str, n: int) -> None:
-    ended = check(stage, "keras_callbacks.py", "keras", "theano", launcher=launcher, n=n, env={"KERAS_BACKEND": "theano"})
+    ended = check(
+        stage, "keras_callbacks.py", "keras", "theano", launcher=launcher, n=n, env={"KERAS_BACKEND": "theano"}
+    )
     assert ended.out.count("Epoch 6/6") == 1, ended  # one worker prints
 
 
@@ -110,7 +112,15 @@ def test_the_variables_of_torchrun_are_enough(stage: Stage) -> None:
         assert (ended.status, ended.out.strip()) == (0, "[[1.5, 1.5, 1.5]]"), ended
 
 
-@pytest.mark.parametrize(("module", "advice"), [("torch", "python3-torch"), ("keras", "pip install keras"), ("jax", "pip install jax"), ("theano", "pip install pytensor")])
+@pytest.mark.parametrize(
+    ("module", "advice"),
+    [
+        ("torch", "python3-torch"),
+        ("keras", "pip install keras"),
+        ("jax", "pip install jax"),
+        ("theano", "pip install pytensor"),
+    ],
+)
 def test_a_missing_framework_says_what_to_install(stage: Stage, module: str, advice: str) -> None:
     ended = stage.run(
         f"""
@@ -125,7 +135,8 @@ def test_a_missing_framework_says_what_to_install(stage: Stage, module: str, adv
         """
     )
     assert ended.status == 0, ended
-    assert f"syncline.{module} needs {module}" in ended.out and advice in ended.out, ended
+    assert f"syncline.{module} needs {module}" in ended.out, ended
+    assert advice in ended.out, ended
 
 
 def test_the_glue_is_found_by_name_and_loaded_on_demand(stage: Stage) -> None:
@@ -133,9 +144,9 @@ def test_the_glue_is_found_by_name_and_loaded_on_demand(stage: Stage) -> None:
         """
         import sys
         import syncline as sl
-        assert {"torch", "keras", "jax", "theano", "sklearn", "data", "progress", "parameters"} <= set(dir(sl))
-        assert not [name for name in sys.modules if name.startswith("syncline.") and name.count(".") == 1 and name.split(".")[1] in dir(sl)
-                    and name.split(".")[1] in ("torch", "keras", "jax", "theano", "sklearn", "data", "progress", "parameters")]
+        glue = {"torch", "keras", "jax", "theano", "sklearn", "data", "progress", "parameters"}
+        assert glue <= set(dir(sl))
+        assert not glue & {name.partition(".")[2] for name in sys.modules if name.startswith("syncline.")}
         assert sl.data.shard(3) is not None
         try:
             sl.tensorflow
@@ -143,7 +154,8 @@ def test_the_glue_is_found_by_name_and_loaded_on_demand(stage: Stage) -> None:
             print(error)
         """
     )
-    assert ended.status == 0 and "no attribute 'tensorflow'" in ended.out, ended
+    assert ended.status == 0, ended
+    assert "no attribute 'tensorflow'" in ended.out, ended
 
 
 def test_the_lease_of_a_killed_worker_goes_to_another(stage: Stage) -> None:
@@ -154,7 +166,9 @@ def test_the_lease_of_a_killed_worker_goes_to_another(stage: Stage) -> None:
         text=True,
         timeout=60,
     )
-    seen = sorted(int(word) for line in ended.stdout.splitlines() if "saw" in line for word in line.split("saw")[1].split())
+    seen = sorted(
+        int(word) for line in ended.stdout.splitlines() if "saw" in line for word in line.split("saw")[1].split()
+    )
     assert seen == list(range(60)), ended
 
 
@@ -162,7 +176,9 @@ SEEDS = Path(__file__).parent / "multiverso_scripts"
 
 
 @pytest.mark.parametrize("launcher", ["syncline", "mpirun"])
-@pytest.mark.parametrize("script", ["theano_usage.py", "lasagne_usage.py", "lasagne_oldest.py", "keras_usage.py", "gpus.py"])
+@pytest.mark.parametrize(
+    "script", ["theano_usage.py", "lasagne_usage.py", "lasagne_oldest.py", "keras_usage.py", "gpus.py"]
+)
 def test_the_manuals_blocks_run_as_they_stand(stage: Stage, script: str, launcher: str) -> None:
     env = {"KERAS_BACKEND": "theano", "PYTHONPATH": os.pathsep.join([str(SEEDS), str(SCRIPTS)])}
     ended = run_file(stage, SEEDS / script, "theano", "lasagne", launcher=launcher, n=4, env=env)

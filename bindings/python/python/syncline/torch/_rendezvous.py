@@ -1,7 +1,7 @@
 """How ``init_process_group`` finds the other processes: in Syncline's job, where it was told of no other way.
 
-``init_process_group("syncline")`` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which torchrun sets. Under any other
-launcher these are missing, and the job knows as much. ``init_method="syncline://"`` asks for the job in any case.
+``init_process_group("syncline")`` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which torchrun sets. Under any
+other launcher these are missing, and the job knows as much. ``init_method="syncline://"`` asks for the job in any case.
 """
 
 from __future__ import annotations
