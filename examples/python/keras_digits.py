@@ -14,7 +14,7 @@ import keras
 
 import syncline as sl
 
-EPOCHS, BATCH = 8, 32
+EPOCHS, BATCH = 6, 32
 
 
 def network() -> keras.Model:
@@ -45,7 +45,7 @@ def main() -> None:
             batch_size=max(1, BATCH // workers),
             epochs=EPOCHS,
             verbose=2,  # one worker prints
-            callbacks=[sl.keras.SyncCallback(every=2)],
+            callbacks=[sl.keras.SyncCallback(every=4)],
         )
         if sl.is_master_worker():
             right = model.evaluate(test_images, test_labels, verbose=0, return_dict=True)["accuracy"]
