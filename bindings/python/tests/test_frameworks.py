@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 from conftest import Stage, environment
 from frameworks import JOBS, LAUNCHERS, SCRIPTS, check, python_with, run_file, settings
+from test_netns import Hosts, hosts
+
+__all__ = ["hosts"]  # a fixture, found by its name
 
 jobs = pytest.mark.parametrize(("launcher", "n"), JOBS)
 few = pytest.mark.parametrize(("launcher", "n"), [("syncline", 2), ("mpirun", 4)])
@@ -110,6 +113,30 @@ def test_the_variables_of_torchrun_are_enough(stage: Stage) -> None:
     for rank in ranks:
         ended = rank.end(60)
         assert (ended.status, ended.out.strip()) == (0, "[[1.5, 1.5, 1.5]]"), ended
+
+
+def test_the_backend_spans_hosts(hosts: Hosts, stage: Stage) -> None:
+    """Three ranks on two hosts, and a group of two that are on different ones."""
+    python = python_with("torch")
+    code = """
+        import syncline.torch
+        import torch
+        import torch.distributed as dist
+        dist.init_process_group("syncline")
+        me = dist.get_rank()
+        tensor = torch.full((1000,), me + 1.0)
+        dist.all_reduce(tensor)
+        pair = dist.new_group([0, 2])
+        mine = torch.full((3,), me + 1.0)
+        if me != 1:
+            dist.all_reduce(mine, group=pair)
+        dist.barrier()
+        print(tensor[0].item(), mine.tolist())
+        """
+    ranks = hosts.start(stage, [1, 1, 2], code, python=python)
+    for rank, said in enumerate(["6.0 [4.0, 4.0, 4.0]", "6.0 [2.0, 2.0, 2.0]", "6.0 [4.0, 4.0, 4.0]"]):
+        ended = ranks[rank].end(90)
+        assert (ended.status, ended.out.strip()) == (0, said), ended
 
 
 @pytest.mark.parametrize(

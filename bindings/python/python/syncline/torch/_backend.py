@@ -6,7 +6,6 @@ through futures (``_waiting.py``). All else is rare in training and is done befo
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -264,7 +263,8 @@ def _make(store: Any, rank: int, size: int, timeout: timedelta) -> ProcessGroup:
     if _rendezvous.agreed(store, rank, size, whole):
         return ProcessGroup(job_tree())
     # A part of the job, or no job of ours at all: these processes meet through the store that PyTorch gives us.
-    host = "127.0.0.1" if _rendezvous.together(store, rank, size) else socket.gethostbyname(socket.gethostname())
+    near = _rendezvous.together(store, rank, size)
+    host = "127.0.0.1" if near else next(iter(_rendezvous.addresses()), "127.0.0.1")
     publish, query = _rendezvous.through(store)
     return ProcessGroup(_native.DiscoveredTree(rank + 1, size, host, 0, publish, query))
 
