@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-import syncline.torch  # makes the backend known
+import syncline.torch  # noqa: F401  makes the backend known
 
 EPOCHS, BATCH = 20, 32
 
