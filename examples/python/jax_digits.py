@@ -63,12 +63,13 @@ def main() -> None:
         if sl.is_master_worker():
             right = float((scores(params, test_images).argmax(1) == test_labels).mean())
             print(f"{workers} processes: test accuracy {right:.4f}")
-            orders = [np.random.default_rng(epoch).permutation(len(images)) for epoch in range(EPOCHS)]
-            plain = [order[i : i + BATCH] for order in orders for i in range(0, len(order) - BATCH + 1, BATCH)]
-            alone = train([(images[batch], labels[batch]) for batch in plain], initial(), None)
-            right = float((scores(alone, test_images).argmax(1) == test_labels).mean())
-            print(f"one process alone: test accuracy {right:.4f}")
-        sl.barrier()
+        master = sl.is_master_worker()
+    if master:
+        orders = [np.random.default_rng(epoch).permutation(len(images)) for epoch in range(EPOCHS)]
+        plain = [order[i : i + BATCH] for order in orders for i in range(0, len(order) - BATCH + 1, BATCH)]
+        alone = train([(images[batch], labels[batch]) for batch in plain], initial(), None)
+        right = float((scores(alone, test_images).argmax(1) == test_labels).mean())
+        print(f"one process alone: test accuracy {right:.4f}")
 
 
 if __name__ == "__main__":

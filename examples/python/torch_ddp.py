@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-import syncline.torch  # makes the backend known
+import syncline.torch  # noqa: F401  makes the backend known
 
 EPOCHS, BATCH = 20, 32
 
@@ -61,11 +61,11 @@ def main() -> None:
     train(DistributedDataParallel(net), images, labels, rank, world)
     if rank == 0:
         print(f"{world} processes: test accuracy {accuracy(net, test_images, test_labels):.4f}")
+    dist.destroy_process_group()
+    if rank == 0:
         alone = convolutional()
         train(alone, images, labels, 0, 1)
         print(f"one process alone: test accuracy {accuracy(alone, test_images, test_labels):.4f}")
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

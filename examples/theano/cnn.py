@@ -80,9 +80,10 @@ if __name__ == "__main__":
     if mv.is_master_worker():
         right = (predict(test_images).argmax(axis=1) == test_labels).mean()
         print("%d processes: test accuracy %.4f" % (mv.workers_num(), right))
+    master = mv.is_master_worker()
+    mv.shutdown()
+    if master:
         lasagne.layers.set_all_param_values(network, first)
         train(learn, images, labels, lambda: None)
         right = (predict(test_images).argmax(axis=1) == test_labels).mean()
         print("one process alone: test accuracy %.4f" % right)
-    mv.barrier()
-    mv.shutdown()

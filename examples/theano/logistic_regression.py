@@ -71,7 +71,8 @@ if __name__ == "__main__":
     # MULTIVERSO: the master prints
     if mv.is_master_worker():
         print("%d processes: test accuracy %.4f" % (mv.workers_num(), accuracy()))
+    master = mv.is_master_worker()
+    mv.shutdown()
+    if master:
         alone = train(images, labels, test_images, test_labels, theano.shared, RATE, lambda: None)
         print("one process alone: test accuracy %.4f" % alone())
-    mv.barrier()
-    mv.shutdown()

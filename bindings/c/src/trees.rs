@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 use std::sync::Arc;
 
-use syncline::collective::{Collectives, How};
+use syncline::collective::{Collectives, How, Leaf};
 use syncline::ipc::Shape;
-use syncline::{DType, Error, Tree, TreeOptions, Value};
+use syncline::{DType, Error, ReduceOp, Tree, TreeOptions, Value};
 
 use crate::border::{call_as, guarded, interrupted};
 use crate::failure::{Failure, syncline_status};
@@ -186,10 +186,17 @@ pub unsafe extern "C" fn syncline_tree_all_reduce(
         let (tree, dtype, op) = (TREES.get(tree)?, facts::dtype(dtype)?, facts::op(op)?);
         // SAFETY: the caller's promise.
         let data = unsafe { memory::numbers_mut(data, count, dtype, "data") }?;
-        let had = on(&tree, |below, how| below.all_reduce(data, dtype, op, true, how))?.unwrap_or(1);
+        let had = reduced(&tree, data, count, dtype, op, true)?;
         // SAFETY: the caller's promise.
         unsafe { memory::give_if(contributors, "contributors", had) }
     })
+}
+
+/// One round, as the other languages make it: a structure of one array.
+fn reduced(tree: &Tree, data: &mut [u8], count: usize, dtype: DType, op: ReduceOp, contributes: bool) -> Result<u32, Failure> {
+    let shape = Shape::new(&[count]).map_err(|error| Failure::argument(error.to_string()))?;
+    let mut leaf = [Leaf { name: "", dtype, shape, bytes: data }];
+    Ok(call_as(tree.timeout(), |how| tree.all_reduce_leaves(&mut leaf, op, contributes, how))?)
 }
 
 /// What a node calls once that has no more data: with zeros it joins the calls of the others until nobody has any left.
@@ -211,7 +218,7 @@ pub unsafe extern "C" fn syncline_tree_all_reduce_rest(
         let data = unsafe { memory::numbers_mut(data, count, dtype, "data") }?;
         loop {
             data.fill(0);
-            if on(&tree, |below, how| below.all_reduce(data, dtype, op, false, how))?.unwrap_or(0) == 0 {
+            if reduced(&tree, data, count, dtype, op, false)? == 0 {
                 return Ok(());
             }
         }

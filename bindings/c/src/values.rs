@@ -282,6 +282,8 @@ pub unsafe extern "C" fn syncline_value_what(value: *const syncline_value, kind:
             Value::List(items) => (SYNCLINE_LIST, items.len()),
             Value::Map(pairs) => (SYNCLINE_MAP, pairs.len()),
             Value::Tensor(tensor) => (SYNCLINE_TENSOR, tensor.shape().elements()),
+            // They belong to a family of processes and never arrive over a connection.
+            other @ (Value::Opaque(_) | Value::Handle(_)) => return Err(no("value that C knows", other)),
         };
         // SAFETY: the caller's promise.
         unsafe {

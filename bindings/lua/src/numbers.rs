@@ -25,7 +25,10 @@ pub(crate) struct Numbers {
 enum Memory {
     Own(Rc<RefCell<Tensor>>),
     /// Memory at an address, kept alive by its owner.
-    Lent { address: usize, _owner: Value },
+    Lent {
+        address: usize,
+        _owner: Value,
+    },
 }
 
 impl UserData for Numbers {}
@@ -34,15 +37,42 @@ impl UserData for Numbers {}
 macro_rules! by_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
-            DType::F32 => { type $T = f32; $body }
-            DType::F64 => { type $T = f64; $body }
-            DType::F16 => { type $T = f16; $body }
-            DType::BF16 => { type $T = bf16; $body }
-            DType::I8 => { type $T = i8; $body }
-            DType::I16 => { type $T = i16; $body }
-            DType::I32 => { type $T = i32; $body }
-            DType::I64 => { type $T = i64; $body }
-            DType::U8 => { type $T = u8; $body }
+            DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            DType::F16 => {
+                type $T = f16;
+                $body
+            }
+            DType::BF16 => {
+                type $T = bf16;
+                $body
+            }
+            DType::I8 => {
+                type $T = i8;
+                $body
+            }
+            DType::I16 => {
+                type $T = i16;
+                $body
+            }
+            DType::I32 => {
+                type $T = i32;
+                $body
+            }
+            DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            DType::U8 => {
+                type $T = u8;
+                $body
+            }
         }
     };
 }
@@ -158,7 +188,12 @@ impl Numbers {
         }
         let shape = Shape::new(&dims[1..]).map_err(|error| Failure::shape(error.to_string()))?;
         let from = self.from + index * shape.byte_len(self.dtype);
-        Ok(Err(Numbers { memory: self.memory_from(index * shape.byte_len(self.dtype)), from: self.from_or_zero(from), dtype: self.dtype, shape }))
+        Ok(Err(Numbers {
+            memory: self.memory_from(index * shape.byte_len(self.dtype)),
+            from: self.from_or_zero(from),
+            dtype: self.dtype,
+            shape,
+        }))
     }
 
     /// Memory of one's own keeps its beginning and moves `from`; lent memory moves its address.

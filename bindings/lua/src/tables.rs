@@ -33,9 +33,7 @@ pub(crate) fn create(
     (rows, cols, initial, options, site): (Option<i64>, Option<i64>, Value, LuaTable, String),
 ) -> Result<Kept, Failure> {
     let session = job::current("table")?;
-    let extent = |name: &str, number: i64| {
-        u64::try_from(number).map_err(|_| Failure::argument(format!("{name} {number} is negative")))
-    };
+    let extent = |name: &str, number: i64| u64::try_from(number).map_err(|_| Failure::argument(format!("{name} {number} is negative")));
     let spec = match (rows, cols) {
         (None, _) => Spec::keys(),
         (Some(size), None) => Spec::array(extent("size", size)?),

@@ -136,5 +136,9 @@ pub(crate) fn to_lua(lua: &Lua, value: Value<'static>) -> Result<LuaValue, Failu
             LuaValue::Table(table)
         }
         Value::Tensor(tensor) => presented(lua, Numbers::of_bytes(tensor.dtype(), tensor.shape().clone(), tensor.data())?)?,
+        // They belong to a family of processes and never arrive over a connection.
+        other @ (Value::Opaque(_) | Value::Handle(_)) => {
+            return Err(Failure::argument(format!("a {} has no form in Lua", other.type_name())));
+        }
     })
 }

@@ -1,10 +1,10 @@
-"""What a training step costs beside Gloo, in one run: a model of 25 million parameters, on as many processes as there are.
+"""What a training step of 25 million parameters costs beside Gloo, in one run, on as many processes as there are.
 
     syncline run -n 2 python bindings/python/benches/torch_ddp.py
     syncline run -n 1 python bindings/python/benches/torch_ddp.py       # what Syncline costs where nobody is to talk to
 
-Every way trains a copy of the same model on the same data; the ways take turns, round by round, so that a busy moment of the machine
-hits all of them. The figure is the median of the rounds, each of which is as slow as its slowest process.
+Every way trains a copy of the same model on the same data; the ways take turns, round by round, so that a busy moment
+of the machine hits all of them. The figure is the median of the rounds, each as slow as its slowest process.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from collections.abc import Callable
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the processes are the parallelism
 
+import syncline as sl
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-
-import syncline as sl
 
 
 def model(width: int, layers: int) -> torch.nn.Module:
@@ -94,7 +93,8 @@ def main() -> None:
         for name, median in medians.items():
             best, beside = min(slowest[name]), median / medians["DDP, gloo"]
             over = median / medians["alone"]
-            print(f"{name:22} {1e3 * median:8.1f} ms   best {1e3 * best:8.1f}   {beside:5.2f} x gloo   {over:5.2f} x alone")
+            shown = f"{name:22} {1e3 * median:8.1f} ms   best {1e3 * best:8.1f}"
+            print(f"{shown}   {beside:5.2f} x gloo   {over:5.2f} x alone")
     dist.barrier()
 
 

@@ -12,6 +12,7 @@ mod exit;
 mod interrupt;
 mod ipc;
 mod job;
+mod kvstore;
 mod log;
 mod memory;
 mod optimizer;
@@ -40,6 +41,8 @@ mod _native {
         abort, barrier, forget_in_child, is_master_worker, is_open, local_rank, num_workers, open, rank, server_id, shutdown, size,
         topology, worker_id,
     };
+    #[pymodule_export]
+    use crate::kvstore::{Store, StoreFuture};
     #[pymodule_export]
     use crate::optimizer::{optimizer_options, optimizer_rate, schedule_rate};
     #[pymodule_export]

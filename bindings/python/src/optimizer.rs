@@ -13,11 +13,7 @@ use crate::errors;
 /// All options of the optimizer of this name, those that were given and the defaults; refuses what makes no sense.
 #[pyfunction]
 pub(crate) fn optimizer_options<'py>(py: Python<'py>, name: &str, options: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
-    let complete = PyDict::new(py);
-    for (option, value) in optimizer_from(py, name, options)?.options() {
-        complete.set_item(option, python_value(py, option, value)?)?;
-    }
-    Ok(complete)
+    python_options(py, &optimizer_from(py, name, options)?)
 }
 
 /// The learning rate after so many updates, before multipliers.
@@ -45,6 +41,15 @@ pub(crate) fn optimizer_from(py: Python<'_>, name: &str, options: &Bound<'_, PyD
     }
     let given: Vec<(&str, OptionValue)> = given.iter().map(|(option, value)| (option.as_str(), value.clone())).collect();
     Optimizer::create(name, &given).map_err(|error| refused(py, &error))
+}
+
+/// The options of an optimizer, as they are written in Python.
+pub(crate) fn python_options<'py>(py: Python<'py>, optimizer: &Optimizer) -> PyResult<Bound<'py, PyDict>> {
+    let complete = PyDict::new(py);
+    for (option, value) in optimizer.options() {
+        complete.set_item(option, python_value(py, option, value)?)?;
+    }
+    Ok(complete)
 }
 
 /// A key as users write it: a whole number of 64 bits, or a name.

@@ -15,7 +15,7 @@ from conftest import Ended, Program, Stage, command, environment
 ROOT = Path(__file__).parents[3]
 ENVIRONMENTS = ROOT / ".cache" / "frameworks"
 SCRIPTS = Path(__file__).parent / "framework_scripts"
-PATIENCE = 110.0  # four interpreters that import a framework on a busy machine; no test relies on reaching it
+PATIENCE = 300.0  # four interpreters that import and compile on a busy machine; no test relies on reaching it
 
 LAUNCHERS: dict[str, Callable[[int], list[str]]] = {
     "syncline": lambda n: [command("syncline"), "run", "-n", str(n)],
@@ -54,7 +54,12 @@ def settings(tmp: Path) -> dict[str, str]:
 
 
 def run_file(
-    stage: Stage, file: Path, *modules: str, launcher: str = "syncline", n: int = 4, env: dict[str, str] | None = None,
+    stage: Stage,
+    file: Path,
+    *modules: str,
+    launcher: str = "syncline",
+    n: int = 4,
+    env: dict[str, str] | None = None,
     arguments: tuple[str, ...] = (),
 ) -> Ended:
     """One script under a launcher, in an environment that has these modules."""

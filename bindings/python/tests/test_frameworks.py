@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 from conftest import Stage, environment
 from frameworks import JOBS, LAUNCHERS, SCRIPTS, check, python_with, run_file, settings
+from test_netns import Hosts, hosts
+
+__all__ = ["hosts"]  # a fixture, found by its name
 
 jobs = pytest.mark.parametrize(("launcher", "n"), JOBS)
 few = pytest.mark.parametrize(("launcher", "n"), [("syncline", 2), ("mpirun", 4)])
@@ -42,7 +45,9 @@ def test_lasagnes_networks_are_managed(stage: Stage, launcher: str, n: int) -> N
 
 @few
 def test_the_keras_of_old_calls_back(stage: Stage, launcher: str, n: int) -> None:
-    ended = check(stage, "keras_callbacks.py", "keras", "theano", launcher=launcher, n=n, env={"KERAS_BACKEND": "theano"})
+    ended = check(
+        stage, "keras_callbacks.py", "keras", "theano", launcher=launcher, n=n, env={"KERAS_BACKEND": "theano"}
+    )
     assert ended.out.count("Epoch 6/6") == 1, ended  # one worker prints
 
 
@@ -110,7 +115,39 @@ def test_the_variables_of_torchrun_are_enough(stage: Stage) -> None:
         assert (ended.status, ended.out.strip()) == (0, "[[1.5, 1.5, 1.5]]"), ended
 
 
-@pytest.mark.parametrize(("module", "advice"), [("torch", "python3-torch"), ("keras", "pip install keras"), ("jax", "pip install jax"), ("theano", "pip install pytensor")])
+def test_the_backend_spans_hosts(hosts: Hosts, stage: Stage) -> None:
+    """Three ranks on two hosts, and a group of two that are on different ones."""
+    python = python_with("torch")
+    code = """
+        import syncline.torch
+        import torch
+        import torch.distributed as dist
+        dist.init_process_group("syncline")
+        me = dist.get_rank()
+        tensor = torch.full((1000,), me + 1.0)
+        dist.all_reduce(tensor)
+        pair = dist.new_group([0, 2])
+        mine = torch.full((3,), me + 1.0)
+        if me != 1:
+            dist.all_reduce(mine, group=pair)
+        dist.barrier()
+        print(tensor[0].item(), mine.tolist())
+        """
+    ranks = hosts.start(stage, [1, 1, 2], code, python=python)
+    for rank, said in enumerate(["6.0 [4.0, 4.0, 4.0]", "6.0 [2.0, 2.0, 2.0]", "6.0 [4.0, 4.0, 4.0]"]):
+        ended = ranks[rank].end(90)
+        assert (ended.status, ended.out.strip()) == (0, said), ended
+
+
+@pytest.mark.parametrize(
+    ("module", "advice"),
+    [
+        ("torch", "python3-torch"),
+        ("keras", "pip install keras"),
+        ("jax", "pip install jax"),
+        ("theano", "pip install pytensor"),
+    ],
+)
 def test_a_missing_framework_says_what_to_install(stage: Stage, module: str, advice: str) -> None:
     ended = stage.run(
         f"""
@@ -125,7 +162,8 @@ def test_a_missing_framework_says_what_to_install(stage: Stage, module: str, adv
         """
     )
     assert ended.status == 0, ended
-    assert f"syncline.{module} needs {module}" in ended.out and advice in ended.out, ended
+    assert f"syncline.{module} needs {module}" in ended.out, ended
+    assert advice in ended.out, ended
 
 
 def test_the_glue_is_found_by_name_and_loaded_on_demand(stage: Stage) -> None:
@@ -133,9 +171,9 @@ def test_the_glue_is_found_by_name_and_loaded_on_demand(stage: Stage) -> None:
         """
         import sys
         import syncline as sl
-        assert {"torch", "keras", "jax", "theano", "sklearn", "data", "progress", "parameters"} <= set(dir(sl))
-        assert not [name for name in sys.modules if name.startswith("syncline.") and name.count(".") == 1 and name.split(".")[1] in dir(sl)
-                    and name.split(".")[1] in ("torch", "keras", "jax", "theano", "sklearn", "data", "progress", "parameters")]
+        glue = {"torch", "keras", "jax", "theano", "sklearn", "data", "progress", "parameters"}
+        assert glue <= set(dir(sl))
+        assert not glue & {name.partition(".")[2] for name in sys.modules if name.startswith("syncline.")}
         assert sl.data.shard(3) is not None
         try:
             sl.tensorflow
@@ -143,7 +181,8 @@ def test_the_glue_is_found_by_name_and_loaded_on_demand(stage: Stage) -> None:
             print(error)
         """
     )
-    assert ended.status == 0 and "no attribute 'tensorflow'" in ended.out, ended
+    assert ended.status == 0, ended
+    assert "no attribute 'tensorflow'" in ended.out, ended
 
 
 def test_the_lease_of_a_killed_worker_goes_to_another(stage: Stage) -> None:
@@ -154,7 +193,9 @@ def test_the_lease_of_a_killed_worker_goes_to_another(stage: Stage) -> None:
         text=True,
         timeout=60,
     )
-    seen = sorted(int(word) for line in ended.stdout.splitlines() if "saw" in line for word in line.split("saw")[1].split())
+    seen = sorted(
+        int(word) for line in ended.stdout.splitlines() if "saw" in line for word in line.split("saw")[1].split()
+    )
     assert seen == list(range(60)), ended
 
 
@@ -162,7 +203,9 @@ SEEDS = Path(__file__).parent / "multiverso_scripts"
 
 
 @pytest.mark.parametrize("launcher", ["syncline", "mpirun"])
-@pytest.mark.parametrize("script", ["theano_usage.py", "lasagne_usage.py", "lasagne_oldest.py", "keras_usage.py", "gpus.py"])
+@pytest.mark.parametrize(
+    "script", ["theano_usage.py", "lasagne_usage.py", "lasagne_oldest.py", "keras_usage.py", "gpus.py"]
+)
 def test_the_manuals_blocks_run_as_they_stand(stage: Stage, script: str, launcher: str) -> None:
     env = {"KERAS_BACKEND": "theano", "PYTHONPATH": os.pathsep.join([str(SEEDS), str(SCRIPTS)])}
     ended = run_file(stage, SEEDS / script, "theano", "lasagne", launcher=launcher, n=4, env=env)

@@ -130,13 +130,13 @@ def test_workers_give_back_what_they_are_told(processes: bool) -> None:
     worker = ipc.map(1, echo, queue, processes=processes)
     for item in [*ANYTHING[1:], [Point(1, 2)]]:
         queue.write(item)
-        got = queue.read(timeout=20)
+        got = queue.read(timeout=60)
         assert got == item and type(got) is type(item)
     array = np.full(5000, 13.0)
     queue.write(array)
-    assert np.array_equal(queue.read(timeout=20), array)
+    assert np.array_equal(queue.read(timeout=60), array)
     queue.write(None)
-    assert worker.join(timeout=20) == [len(ANYTHING) + 1]
+    assert worker.join(timeout=60) == [len(ANYTHING) + 1]
 
 
 @EITHER
@@ -148,9 +148,9 @@ def test_named_queues_are_made_once(processes: bool) -> None:
     marker = ipc.channel()  # invites the processes into the family
     worker = ipc.map(1, named_after, marker, name, processes=processes)
     queue.write("question")
-    assert queue.read(timeout=20) == "question"
+    assert queue.read(timeout=60) == "question"
     queue.write(None)
-    assert worker.join(timeout=20) == [False]
+    assert worker.join(timeout=60) == [False]
 
 
 def named_after(_: ipc.Channel, name: str, id: int) -> bool:
@@ -167,11 +167,11 @@ def test_drain_waits_for_items_in_progress(processes: bool, tmp_path: Path) -> N
         queue.drain(timeout=0.1)
     assert queue.read(True) is NOTHING
     gate.touch()
-    queue.drain(timeout=20)
+    queue.drain(timeout=60)
     assert sorted(queue.read(True) for _ in range(13)) == list(range(1, 14))
     assert queue.read(True) is NOTHING
     queue.close()
-    workers.join(timeout=20)
+    workers.join(timeout=60)
 
 
 def test_drain_is_for_the_owner_only() -> None:
@@ -191,7 +191,7 @@ def test_a_tiny_queue_takes_a_hundred_items(processes: bool) -> None:
     workers = ipc.map(4, add_up, queue, processes=processes)
     queue.write(*range(1, 101))
     queue.write(*[None] * 4)
-    assert sum(workers.join(timeout=20)) == 5050
+    assert sum(workers.join(timeout=60)) == 5050
 
 
 @EITHER
@@ -199,13 +199,13 @@ def test_functions_travel_and_closures_with_writeup(processes: bool) -> None:
     queue, _ = ipc.workqueue()
     worker = ipc.map(1, call_it, queue, processes=processes)
     queue.write((top_level, 41))
-    assert queue.read(timeout=20) == 42
+    assert queue.read(timeout=60) == 42
     with pytest.raises(sl.ConfigurationError, match="cannot travel"):
         queue.write((closed_over(6), 7))
     queue.writeup((closed_over(6), 7), (lambda y: y + 1, 1))
-    assert [queue.read(timeout=20), queue.read(timeout=20)] == [42, 2]
+    assert [queue.read(timeout=60), queue.read(timeout=60)] == [42, 2]
     queue.write(None)
-    worker.join(timeout=20)
+    worker.join(timeout=60)
 
 
 @EITHER
@@ -215,7 +215,7 @@ def test_close_wakes_readers(processes: bool) -> None:
     with pytest.raises(sl.Timeout):
         workers.join(timeout=0.3)
     queue.close()
-    assert workers.join(timeout=20) == ["closed"] * 3
+    assert workers.join(timeout=60) == ["closed"] * 3
     with pytest.raises(sl.Closed):
         queue.write(1)
     with pytest.raises(sl.Closed):
@@ -226,19 +226,19 @@ def test_an_item_in_the_hand_of_a_dead_worker_goes_to_the_next() -> None:
     queue, _ = ipc.workqueue()
     queue.write("precious")
     with pytest.raises(sl.PeerLost):
-        ipc.map(1, read_one_and_die, queue).join(timeout=20)
+        ipc.map(1, read_one_and_die, queue).join(timeout=60)
     worker = ipc.map(1, echo, queue)
-    assert queue.read(timeout=20) == "precious"
+    assert queue.read(timeout=60) == "precious"
     queue.write(None)
-    worker.join(timeout=20)
+    worker.join(timeout=60)
 
 
 @EITHER
 def test_an_item_whose_worker_returned_is_finished(processes: bool) -> None:
     queue, _ = ipc.workqueue()
     queue.write("one")
-    assert ipc.map(1, read_one, queue, processes=processes).join(timeout=20) == ["one"]
-    queue.drain(timeout=20)
+    assert ipc.map(1, read_one, queue, processes=processes).join(timeout=60) == ["one"]
+    queue.drain(timeout=60)
     assert ipc.map(1, lambda _: queue.read(True), processes=False).join() == [NOTHING]
 
 
@@ -257,7 +257,7 @@ def test_items_can_be_taken_and_given_back() -> None:
             again.done()
         second = queue.take()
         second.answer(second.value * 2)
-        with pytest.raises(RuntimeError), queue.take(timeout=20) as third:
+        with pytest.raises(RuntimeError), queue.take(timeout=60) as third:
             seen.append(third.value)
             raise RuntimeError
         queue.take().done()
@@ -268,9 +268,9 @@ def test_items_can_be_taken_and_given_back() -> None:
 
     mapped = ipc.map(1, work, processes=False)
     later()
-    assert mapped.join(timeout=20) == [["a", 0, "a", 1, True, "c"]]
+    assert mapped.join(timeout=60) == [["a", 0, "a", 1, True, "c"]]
     assert queue.read() == "bb"
-    queue.drain(timeout=20)
+    queue.drain(timeout=60)
 
 
 @pytest.mark.timeout(120)
@@ -317,9 +317,9 @@ def test_no_item_is_lost_and_none_is_answered_twice_while_workers_are_killed() -
 def test_two_barriers_and_a_locked_fill(processes: bool) -> None:
     mutex, table = ipc.mutex(), ipc.sharedtable({"array": np.zeros(10_000)})
     workers = ipc.map(3, fill, mutex, table, 10_000, processes=processes)
-    mutex.barrier(4, timeout=20)
-    mutex.barrier(4, timeout=20)
-    workers.join(timeout=20)
+    mutex.barrier(4, timeout=60)
+    mutex.barrier(4, timeout=60)
+    workers.join(timeout=60)
     array = table["array"]
     assert (array == array[0]).all() and array[0] in (1, 2, 3)
 
@@ -336,9 +336,9 @@ def test_nobody_passes_a_barrier_early(processes: bool) -> None:
 def test_a_mutex_survives_its_holder_and_says_so() -> None:
     mutex = ipc.mutex()
     with pytest.raises(sl.PeerLost):
-        ipc.map(1, die_with_lock, mutex).join(timeout=20)
+        ipc.map(1, die_with_lock, mutex).join(timeout=60)
     began = time.monotonic()
-    assert mutex.lock(timeout=20) is True
+    assert mutex.lock(timeout=60) is True
     assert time.monotonic() - began < 2
     mutex.unlock()
     assert mutex.lock() is False
@@ -365,7 +365,7 @@ def test_a_mutex_that_another_thread_holds() -> None:
     with pytest.raises(KeyboardInterrupt):
         mutex.lock()
     done.set()
-    assert mutex.lock(timeout=20) is False
+    assert mutex.lock(timeout=60) is False
     mutex.unlock()
     thread.join()
 
@@ -400,7 +400,7 @@ def test_a_table_is_a_mapping() -> None:
     with pytest.raises(sl.ConfigurationError):
         table[None] = 1
     with pytest.raises(TypeError, match="expected a mapping"):
-        ipc.sharedtable(3)
+        ipc.sharedtable(3)  # type: ignore[arg-type]
 
 
 def test_move_empties_the_source_and_size_grows() -> None:
@@ -442,7 +442,7 @@ def test_marshalled_once_read_many_times(processes: bool) -> None:
     value = ipc.marshal({"weights": np.ones(5000), "f": top_level, "t": (1, 2)})
     first, second = value.read(), value.read()
     assert np.array_equal(first["weights"], second["weights"]) and first["t"] == (1, 2)
-    assert ipc.map(3, read_marshalled, value, 20, processes=processes).join(timeout=20) == [100_000.0] * 3
+    assert ipc.map(3, read_marshalled, value, 20, processes=processes).join(timeout=60) == [100_000.0] * 3
     assert first["weights"].sum() == 5000
     with pytest.raises(ValueError, match="nothing to marshal"):
         ipc.marshal(None)

@@ -19,7 +19,7 @@ fn the_committed_header_is_what_cbindgen_writes() {
     builder.generate().expect("signatures that C can say").write(&mut header);
     let text = String::from_utf8(header).expect("text");
     // What Rust calls a promise to the compiler is a plain sentence in C.
-    let text = text.replace(" * # Safety\n", " * The caller promises:\n");
+    let text = text.replace("// # Safety\n", "// The caller promises:\n");
     assert_golden(here().join("include/syncline.h"), &text);
 }
 

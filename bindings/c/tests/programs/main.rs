@@ -1,4 +1,4 @@
-// Programs in C: compiled with the system's compiler against the committed header, run alone, as a job and under valgrind.
+//! Programs in C: compiled with the system's compiler against the committed header, run alone, as a job and under valgrind.
 
 mod compiled;
 mod header;

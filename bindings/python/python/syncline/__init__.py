@@ -63,13 +63,14 @@ TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slo
 if TYPE_CHECKING:
     from typing import Any
 
-    from syncline import lr_scheduler, optimizer
+    from syncline import kvstore, lr_scheduler, optimizer
     from syncline._rows import RowSparse
 
 _ON_DEMAND = (
     "data",
     "jax",
     "keras",
+    "kvstore",
     "lr_scheduler",
     "optimizer",
     "parameters",
@@ -112,6 +113,7 @@ __all__ = [
     "init",
     "ipc",
     "is_master_worker",
+    "kvstore",
     "load",
     "local_rank",
     "lr_scheduler",

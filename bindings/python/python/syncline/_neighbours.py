@@ -16,7 +16,7 @@ def machine() -> str:
 
 
 def by_host(tree: _native.Tree, mine: Any) -> list[list[Any]]:
-    """What each worker brings, by host in the order of their first workers, with the workers' numbers: ``[number, mine]``."""
+    """What each worker brings and its number, ``[number, mine]``, by host in the order of their first workers."""
     hosts: dict[str, list[Any]] = {}
     for number, (host, theirs) in enumerate(tree.all_gather([machine(), mine])):
         hosts.setdefault(host, []).append([number, theirs])
@@ -41,5 +41,7 @@ def common_file(tree: _native.Tree, purpose: str) -> tuple[int, str, list[list[i
         file, reached = -1, 0
     # Also sees to it that nobody is gone before all have come.
     if not tree.all_reduce(reached, "min")[0]:
-        raise ConfigurationError(f"{purpose}: neighbours cannot open each other's files under /proc\nhint: run them as one user")
+        raise ConfigurationError(
+            f"{purpose}: neighbours cannot open each other's files under /proc\nhint: run them as one user"
+        )
     return file, path, [[number for number, _ in host] for host in hosts]

@@ -73,6 +73,12 @@ class RowSparse:
         there = np.flatnonzero((dense.reshape(len(dense), -1) != 0).any(axis=1)) if dense.size else np.empty(0, np.int64)
         return cls(there.astype(np.int64), dense[there], dense.shape)
 
+    @classmethod
+    def _blank(cls, shape: tuple[int, ...]) -> RowSparse:
+        made = cls.__new__(cls)
+        made.shape = shape
+        return made
+
     def to_dense(self) -> Array:
         """A NumPy array with all rows."""
         dense = np.zeros(self.shape, self.values.dtype)

@@ -3,8 +3,8 @@
     for batch in sl.data.shard(len(images), batch=32, shuffle=True):      # this worker's share of one epoch
         train(images[batch], labels[batch])
 
-The samples are split evenly: all workers make the same number of batches. ``leases=True`` hands them out piece by piece to
-whoever is ready instead, so a slow worker holds nobody up and each sample is still seen once per epoch.
+The samples are split evenly: all workers make the same number of batches. ``leases=True`` hands them out piece by
+piece to whoever is ready instead, so a slow worker holds nobody up and each sample is still seen once per epoch.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def shard(
     ``len()`` and ``[]``), and it yields items. With ``batch`` it yields arrays of that many indices, or lists of items
     (of arrays: arrays). ``shuffle`` mixes all samples anew each epoch, the same way on every worker, by ``seed``.
 
-    Evenly split, ``remainder`` says what becomes of samples and batches that do not go round: ``"drop"`` leaves them out
-    this epoch and ``"repeat"`` gives some workers a sample twice, so that all make the same number of steps;
+    Evenly split, ``remainder`` says what becomes of samples and batches that do not go round: ``"drop"`` leaves them
+    out this epoch and ``"repeat"`` gives some workers a sample twice, so that all make the same number of steps;
     ``"keep"`` gives the first workers one more, so that each sample is seen exactly once.
 
-    With ``leases`` workers take ``lease`` samples at a time (as a rule a few batches) when they are ready for them. Each sample is
-    seen once per epoch; how many a worker gets is not known before. What a killed worker had taken goes to another one
-    that still asks. Hosts share by the number of their workers, and leases by the speed of these. All workers call
-    ``shard`` together then.
+    With ``leases`` workers take ``lease`` samples at a time (as a rule a few batches) when they are ready for them.
+    Each sample is seen once per epoch; how many a worker gets is not known before. What a killed worker had taken goes
+    to another one that still asks. Hosts share by the number of their workers, and the workers of a host by their
+    speed. All workers call ``shard`` together then.
     """
     return Shard(samples, batch, shuffle, seed, leases, remainder, lease)
 
@@ -138,9 +138,9 @@ class Shard:
 class _Leases:
     """Pieces of the samples of one host, taken by its workers one at a time.
 
-    They share a file without a name. Each epoch has a record there: how many pieces were taken, and which one each worker has now.
-    The record is changed under a lock of the file. Each worker also holds a lock for as long as it lives, by which the
-    others see whether it does.
+    They share a file without a name. Each epoch has a record there: how many pieces were taken, and which one each
+    worker has now. It is changed under a lock of the file. Each worker also holds a lock for as long as it lives, by
+    which the others see whether it does.
     """
 
     ALIVE = 1 << 40  # where the locks of the living begin, far behind all records

@@ -4,7 +4,8 @@
     optimizer = optax.chain(sl.jax.all_reduce_gradients(), optax.sgd(0.1))
     params = sl.jax.broadcast(params)                                     # everybody starts from worker 0's
 
-Under ``jit`` a reduction is an ordered callback: it happens once per call of the compiled function, in the order of the program.
+Under ``jit`` a reduction is an ordered callback: it happens once per call of the compiled function, in the order of
+the program.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ def all_reduce_gradients(op: str = "mean") -> Any:
 class ParamManager(parameters.ParamManager):
     """Exchanges a tree of parameters through a table: everybody's changes are added up.
 
-    JAX's arrays never change, so ``sync`` takes the parameters as they are now and returns the common ones, which ``params``
-    also is: ``params = manager.sync(params)``.
+    JAX's arrays never change, so ``sync`` takes the parameters as they are now and returns the common ones, which
+    ``params`` also is: ``params = manager.sync(params)``.
     """
 
     def __init__(self, params: Any) -> None:
@@ -121,9 +122,13 @@ def _reduced(leaves: Sequence[Any], op: str) -> list[Any]:
     buffers = _gathered(leaves)
     if tree.nodes > 1 and buffers.arrays:
         if op == "mean":
-            whole = [dtype for array, dtype in zip(buffers.arrays, buffers.dtypes, strict=True) if array.dtype.kind in "biu"]
+            whole = [
+                dtype for array, dtype in zip(buffers.arrays, buffers.dtypes, strict=True) if array.dtype.kind in "biu"
+            ]
             if whole:
-                raise DTypeMismatch(f"all_reduce: the mean of {whole[0]} is no {whole[0]}\nhint: use floating point, or sum")
+                raise DTypeMismatch(
+                    f"all_reduce: the mean of {whole[0]} is no {whole[0]}\nhint: use floating point, or sum"
+                )
         names = [str(place) for place in range(len(buffers.plain))]
         _native.reduce_leaves(tree, buffers.plain, buffers.dtypes, names, op, True)
     return buffers.arrays

@@ -36,9 +36,9 @@ class SyncCallback(Callback):  # type: ignore[misc]  # whichever Keras there is
     """Exchanges the model's weights after every ``every`` batches and at the end, and averages metrics over workers.
 
     Training starts from worker 0's weights. With ``average`` workers take the mean of their weights; otherwise their
-    changes are added up, as Multiverso does it, which takes larger steps the more workers there are. Metrics in the logs
-    of an epoch become the means over all workers, for this and every callback after it. Workers other than the master
-    show no progress; callbacks that write files are for the master alone: ``only_master``.
+    changes are added up, as Multiverso does it, which takes larger steps the more workers there are. Metrics in the
+    logs of an epoch become the means over all workers, for this and every callback after it. Workers other than the
+    master show no progress; callbacks that write files are for the master alone: ``only_master``.
 
     With ``average``, or under ``sl.init(sync=True)``, all workers make the same number of batches: ``sl.data.shard``.
     """
@@ -71,7 +71,9 @@ class SyncCallback(Callback):  # type: ignore[misc]  # whichever Keras there is
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Makes the epoch's metrics the means over all workers."""
         if logs:
-            names = sorted(name for name, value in logs.items() if isinstance(value, (int, float)) or hasattr(value, "dtype"))
+            names = sorted(
+                name for name, value in logs.items() if isinstance(value, (int, float)) or hasattr(value, "dtype")
+            )
             means, _ = _native.job_tree().all_reduce([float(logs[name]) for name in names], "mean")
             logs.update(zip(names, means, strict=True))
 

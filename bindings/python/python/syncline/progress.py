@@ -30,8 +30,8 @@ Item = TypeVar("Item")
 class Bar:
     """How far all workers have come, drawn by worker 0: in place on a terminal, as ten lines anywhere else.
 
-    All workers make it, with the same ``total``: of all of them together. Those of worker 0's host are counted as they go; those
-    of other hosts when they close it. ``style`` is auto, bar, lines or none.
+    All workers make it, with the same ``total``: of all of them together. Those of worker 0's host are counted as
+    they go; those of other hosts when they close it. ``style`` is auto, bar, lines or none.
     """
 
     WIDTH = 24
@@ -56,7 +56,8 @@ class Bar:
         """This worker has done so much more; ``facts`` are shown beside worker 0's bar."""
         self._mine += by
         if self._file >= 0:
-            os.pwrite(self._file, struct.pack("=q", self._mine), 8 * self._place)  # eight bytes, which are written whole
+            # Eight bytes, which are written whole.
+            os.pwrite(self._file, struct.pack("=q", self._mine), 8 * self._place)
         if self._tree.node == 1:
             now = time.monotonic()
             if now - self._drawn >= self.PAUSE or self._style == "lines":
@@ -85,7 +86,9 @@ class Bar:
     def __enter__(self) -> Bar:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         if error is None:
             self.close()
 
@@ -95,7 +98,9 @@ class Bar:
         if facts:
             self._facts = facts
         facts = getattr(self, "_facts", {})
-        shown = "  ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in facts.items())
+        shown = "  ".join(
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in facts.items()
+        )
         seconds = max(time.monotonic() - self._began, 1e-9)
         unit = f" {self.unit}" if self.unit else ""
         text = f"{done}/{self.total}{unit}  {done / seconds:,.0f}/s  {shown}".rstrip()
@@ -112,7 +117,7 @@ class Bar:
 
 
 def bar(items: Iterable[Item], *, total: int | None = None, unit: str = "", style: str = "auto") -> Iterator[Item]:
-    """The items, with one bar on worker 0 for everybody: it shows the items of all workers, ``total`` by default all of them."""
+    """The items, with one bar on worker 0 that counts those of all workers; ``total`` is by default all of them."""
     if total is None:
         total = len(items) * _workers()  # type: ignore[arg-type]
     with Bar(total, unit=unit, style=style) as shown:

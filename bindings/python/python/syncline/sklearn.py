@@ -23,7 +23,7 @@ USUAL = ("coef_", "intercept_", "coefs_", "intercepts_")  # linear models; multi
 
 
 class ParamManager(parameters.ParamManager):
-    """Exchanges a fitted model's parameters: ``coef_`` and ``intercept_``, ``coefs_`` and ``intercepts_``, or ``names``.
+    """Exchanges a fitted model's ``coef_`` and ``intercept_``, ``coefs_`` and ``intercepts_``, or what ``names`` says.
 
     Workers add up their steps; with ``average`` each takes the mean of all models instead, which suits models that
     choose the size of their steps themselves.

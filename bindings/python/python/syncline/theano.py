@@ -41,7 +41,9 @@ class Synchroniser:
     def __call__(self) -> None:
         """Adds what has changed since the last call, and sets the variable to the sum of all workers' changes."""
         if self._shared is None:
-            raise Closed(f"sync: {self.variable} was loaded or copied, and shares nothing\nhint: make it anew with shared()")
+            raise Closed(
+                f"sync: {self.variable} was loaded or copied, and shares nothing\nhint: make it anew with shared()"
+            )
         self._write(self._shared.exchange([np.asarray(self.variable.get_value(borrow=True))]))
 
     def _write(self, values: list[Any]) -> None:
@@ -53,7 +55,7 @@ class Synchroniser:
 
 
 def shared(*args: Any, **options: Any) -> Any:
-    """``theano.shared`` of a value that starts as worker 0's and is exchanged by its ``sync()``; all workers call it."""
+    """``theano.shared`` of a value that starts as worker 0's, with ``sync()`` to exchange it; all workers call it."""
     return common(library.shared(*args, **options), "sync")
 
 

@@ -39,6 +39,12 @@ assert (imaginary == complex(total - W, W)).all()
 truth = torch.tensor([me == 0, True])
 dist.all_reduce(truth, dist.ReduceOp.BAND)
 assert truth.tolist() == [W == 1, True]
+try:
+    dist.all_reduce(torch.tensor([True]))
+except (sl.SynclineError, RuntimeError) as error:
+    assert "booleans" in str(error), error
+else:
+    raise AssertionError("truth was added up")
 empty = torch.empty(0)
 dist.all_reduce(empty)
 

@@ -1,3 +1,5 @@
+"""The manual's block that gives each process its GPU."""
+
 import os
 
 # the block as it stands in the manual

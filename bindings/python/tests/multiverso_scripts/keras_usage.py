@@ -1,3 +1,5 @@
+"""The manual's block on Keras, with a model and data around it."""
+
 import legacy
 import multiverso as mv
 import numpy

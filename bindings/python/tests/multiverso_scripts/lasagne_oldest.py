@@ -1,3 +1,5 @@
+"""The oldest manual's block on Lasagne, with a network to manage."""
+
 import legacy
 import lasagne
 import multiverso as mv

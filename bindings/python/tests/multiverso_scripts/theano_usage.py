@@ -1,3 +1,5 @@
+"""The manual's block on shared variables of Theano, with a model around it."""
+
 import multiverso as mv
 import numpy
 mv.init()

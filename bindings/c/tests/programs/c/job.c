@@ -1,4 +1,7 @@
 /* A job of several: what every rank adds is in the table once, trees give everybody the same. */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "checks.h"
 
 static int add(void *mine, const void *received, size_t count, void *user)
@@ -56,6 +59,13 @@ int main(void)
     own[0] = me.worker_id == 1 ? 42 : 0;
     OK(syncline_tree_broadcast(tree, own, 2, SYNCLINE_INT32, 2));
     CHECK(own[0] == 42);
+
+    /* A forked child is no member: it is told so, and harms nobody. */
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) _exit(syncline_table_get(array, got, SIZE) == SYNCLINE_FORKED && syncline_barrier(session) == SYNCLINE_FORKED ? 0 : 1);
+    int ended = -1;
+    CHECK(waitpid(child, &ended, 0) == child && ended == 0);
 
     /* A sum without servers, and a call that differs between ranks. */
     double loss = me.rank;

@@ -12,6 +12,7 @@ import collections
 import contextlib
 import itertools
 import os
+import pickle
 import queue
 import threading
 import time
@@ -78,7 +79,7 @@ class ProcessCrew:
         self.tokens = itertools.count(1)
         self.jobs: dict[int, Job] = {}
         self.workers: list[_Process] = []
-        self.closed = False
+        self.closed = self.killed = False
         self.maker = os.getpid()
         self.attended = 0
         self.unattended = threading.Condition()
@@ -210,9 +211,20 @@ class ProcessCrew:
         worker.given.clear()
         for job, number in reversed(again):
             job.waiting.appendleft((number, number + 1))
-        if any(job.waiting for job in self.jobs.values()):
+        if self.killed:
+            self._give_up()
+        elif any(job.waiting for job in self.jobs.values()):
             self._hire()
             self._hand_out()
+
+    def _give_up(self) -> None:
+        for job in list(self.jobs.values()):
+            while job.waiting:
+                first, end = job.waiting.popleft()
+                for number in range(first, end):
+                    job.note(number, False, Closed(f"{job.name}({number}) was not begun: its workers were ended"), 0.0)
+            if job.over:
+                self._forget(job)
 
     def has_ended(self) -> bool:
         return self.closed and all(worker.has_ended() for worker in self.workers)
@@ -233,7 +245,8 @@ class ProcessCrew:
         self.kill()
 
     def kill(self) -> None:
-        """Ends every worker now."""
+        """Ends every worker now; what nobody has done yet fails."""
+        self.closed = self.killed = True
         for worker in self.workers:
             if worker.process.exitcode is None:
                 worker.process.terminate()
@@ -243,7 +256,6 @@ class ProcessCrew:
             if worker.process.exitcode is None:
                 worker.process.kill()
                 worker.process.join()
-            worker.alive = False
         _crews.discard(self)
 
     def statistics(self) -> list[Stats]:
@@ -263,10 +275,11 @@ class _Process:
         self.seconds = self.cpu_seconds = 0.0
         self.alive = True
         self.process: BaseProcess = crew.context.Process(  # type: ignore[attr-defined]
-            target=_worker.main, args=(number, self.tasks, crew.results), name=f"syncline worker {number}"
+            target=_worker.main, args=(number, pickle.dumps((self.tasks, crew.results))), name=f"syncline worker {number}"
         )
         try:
-            self.process.start()
+            with _start.without_session():
+                self.process.start()
         except (EOFError, ConnectionError, RuntimeError) as error:
             raise SynclineError(
                 f"worker {number} could not be started: {error or type(error).__name__}\n"

@@ -198,7 +198,7 @@ def pool(
     return Pool(crew(_checked_size(workers, workers), processes, start_method))
 
 
-def _check(n: int, f: object) -> None:
+def _check(n: int, f: Any) -> None:
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
         raise TypeError("map arg #1 expected a number of workers")
     if not callable(f):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import sys
+from collections.abc import Iterator
 from multiprocessing.context import BaseContext
 from typing import Any
 
 from syncline import _native
 from syncline._errors import ConfigurationError
+from syncline.ipc import _functions
 
 METHODS = ("forkserver", "spawn", "fork")
 WORKER = "syncline.ipc._worker"
@@ -52,6 +55,24 @@ def _preload() -> None:
     # Whoever has chosen other modules keeps them; a server that runs is not told again.
     if getattr(server, "_preload_modules", None) == ["__main__"] and getattr(server, "_forkserver_pid", 0) is None:
         server.set_forkserver_preload(["__main__", WORKER])
+
+
+@contextlib.contextmanager
+def without_session() -> Iterator[None]:
+    """Lets multiprocessing start a process that imports nothing in the name of a session: what was typed has no file.
+
+    A program that came through stdin claims to be the file ``<stdin>``.
+    """
+    main = sys.modules.get("__main__")
+    if main is None or _functions.main_is_a_file() or not hasattr(main, "__file__"):
+        yield
+        return
+    claimed = main.__file__
+    del main.__file__
+    try:
+        yield
+    finally:
+        main.__file__ = claimed
 
 
 def free_threaded() -> bool:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
 import time
@@ -29,8 +30,9 @@ WORK, RUN, FORGET = 0, 1, 2
 Work = Callable[[int], Any]
 
 
-def main(worker: int, tasks: Channel, results: Channel) -> None:
-    """The whole life of a worker: until its tasks are closed."""
+def main(worker: int, channels: bytes) -> None:
+    """The whole life of a worker: until its tasks are closed. The channels come pickled, as an invitation: a fork has to join, too."""
+    tasks, results = pickle.loads(channels)
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then decides about its workers
     works: dict[int, Work] = {}

@@ -23,4 +23,12 @@ from syncline.torch._backend import ProcessGroup, ddp_hook  # noqa: E402  after 
 from syncline.torch._optimizer import DistributedOptimizer  # noqa: E402
 from syncline.torch._parameters import ParamManager, all_reduce, broadcast_parameters, device  # noqa: E402
 
-__all__ = ["DistributedOptimizer", "ParamManager", "ProcessGroup", "all_reduce", "broadcast_parameters", "ddp_hook", "device"]
+__all__ = [
+    "DistributedOptimizer",
+    "ParamManager",
+    "ProcessGroup",
+    "all_reduce",
+    "broadcast_parameters",
+    "ddp_hook",
+    "device",
+]

@@ -1,4 +1,4 @@
-"""The backend ``syncline`` of ``torch.distributed``, and the hook that gives any DistributedDataParallel its reductions.
+"""The backend ``syncline`` of ``torch.distributed``, and a hook that gives any DistributedDataParallel our reductions.
 
 Reductions run in the engine's own thread, beside the backward pass that goes on meanwhile; PyTorch waits for them
 through futures (``_waiting.py``). All else is rare in training and is done before the call returns.
@@ -6,7 +6,6 @@ through futures (``_waiting.py``). All else is rare in training and is done befo
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -21,7 +20,7 @@ from syncline.torch import _rendezvous
 from syncline.torch._tensors import memory, reducible
 from syncline.torch._waiting import Waiter, done
 
-_work_of: Any = torch._C._distributed_c10d._create_work_from_future  # type: ignore[attr-defined]
+_work_of: Any = torch._C._distributed_c10d._create_work_from_future
 _OPERATIONS = {"SUM": "sum", "AVG": "mean", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "BAND": "and", "BOR": "or"}
 _waiter = Waiter()
 
@@ -86,7 +85,9 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
                 back()
         return _work_of(done(list(tensors)))
 
-    def allgather(self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None) -> Any:
+    def allgather(
+        self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Any:
         """Gives everybody everybody's tensors."""
         for into, tensor in zip(outputs, inputs, strict=True):
             _fill(into, self._tree.all_gather(_Slot(tensor).array))
@@ -106,7 +107,9 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
         _fill(_cut(output, self._tree.nodes), self._tree.all_gather(_Slot(input).array))
         return _work_of(done(output))
 
-    def gather(self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None) -> Any:
+    def gather(
+        self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Any:
         """Everybody's tensors at one process."""
         gathered = self._tree.gather([_Slot(tensor).array for tensor in inputs], _root(opts) + 1)
         if gathered is not None:
@@ -114,7 +117,9 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
                 _fill(into, [values[place] for values in gathered])
         return _work_of(done([list(into) for into in outputs]))
 
-    def scatter(self, outputs: Sequence[torch.Tensor], inputs: Sequence[Sequence[torch.Tensor]], opts: Any = None) -> Any:
+    def scatter(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[Sequence[torch.Tensor]], opts: Any = None
+    ) -> Any:
         """To each process its tensor of one process's list."""
         for place, into in enumerate(outputs):
             parts: list[Any] = [None] * self._tree.nodes
@@ -154,11 +159,18 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
         return _work_of(done(list(outputs)))
 
     def alltoall_base(
-        self, output: torch.Tensor, input: torch.Tensor, output_splits: list[int], input_splits: list[int], opts: Any = None
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        opts: Any = None,
     ) -> Any:
         """``alltoall`` of the parts of one tensor, equal unless their lengths are given."""
         parts = _cut(input, self._tree.nodes, input_splits)
-        _fill(_cut(output, self._tree.nodes, output_splits), self._tree.all_to_all([_Slot(part).array for part in parts]))
+        _fill(
+            _cut(output, self._tree.nodes, output_splits), self._tree.all_to_all([_Slot(part).array for part in parts])
+        )
         return _work_of(done(output))
 
     def barrier(self, opts: Any = None) -> Any:
@@ -230,7 +242,10 @@ def _operation(opts: Any) -> str:
     given = opts.reduceOp
     name = getattr(given, "name", None) or getattr(getattr(given, "op", None), "name", None)
     if name is None:  # some versions have no names, only objects that compare
-        name = next((each for each in _OPERATIONS if hasattr(dist.ReduceOp, each) and given == getattr(dist.ReduceOp, each)), "?")
+        name = next(
+            (each for each in _OPERATIONS if hasattr(dist.ReduceOp, each) and given == getattr(dist.ReduceOp, each)),
+            "?",
+        )
     if name not in _OPERATIONS:
         raise ConfigurationError(f"all_reduce: {given} is not one of {', '.join(_OPERATIONS)}")
     return _OPERATIONS[name]
@@ -248,7 +263,8 @@ def _make(store: Any, rank: int, size: int, timeout: timedelta) -> ProcessGroup:
     if _rendezvous.agreed(store, rank, size, whole):
         return ProcessGroup(job_tree())
     # A part of the job, or no job of ours at all: these processes meet through the store that PyTorch gives us.
-    host = "127.0.0.1" if _rendezvous.together(store, rank, size) else socket.gethostbyname(socket.gethostname())
+    near = _rendezvous.together(store, rank, size)
+    host = "127.0.0.1" if near else next(iter(_rendezvous.addresses()), "127.0.0.1")
     publish, query = _rendezvous.through(store)
     return ProcessGroup(_native.DiscoveredTree(rank + 1, size, host, 0, publish, query))
 

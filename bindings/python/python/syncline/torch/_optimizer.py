@@ -1,8 +1,8 @@
 """An optimizer whose steps are taken with everybody's gradients, which travel while the backward pass goes on.
 
-Gradients are put end to end into buckets, in the reverse order of the parameters, since that is about the order in which
-they are computed. A bucket starts on its way once it is full and those before it have started, so the order is the same on
-all workers; ``step()`` waits for them. Gradients of the next pass are written straight into the buckets.
+Gradients are put end to end into buckets, in the reverse order of the parameters, since that is about the order in
+which they are computed. A bucket starts on its way once it is full and those before it have started, so the order is
+the same on all workers; ``step()`` waits for them. Gradients of the next pass are written straight into the buckets.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def DistributedOptimizer(
     gradients = _Gradients(parameters, names, op, backward_passes_per_step)
     kind = type(optimizer)
     optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
-    optimizer._syncline = gradients  # type: ignore[attr-defined]
+    optimizer._syncline = gradients
     return optimizer
 
 
@@ -92,7 +92,8 @@ class _Distributed:
         self._syncline.finished = False
 
     def __getstate__(self) -> Any:
-        state = super().__getstate__() if hasattr(super(), "__getstate__") else dict(self.__dict__)  # type: ignore[misc]
+        inherited: Any = super().__getstate__()  # what a copy needs
+        state = inherited if isinstance(inherited, dict) else vars(self)
         return {name: value for name, value in state.items() if name != "_syncline"}
 
 
@@ -223,6 +224,6 @@ def _when_accumulated(parameter: torch.Tensor, then: Callable[[torch.Tensor], No
     if hasattr(parameter, "register_post_accumulate_grad_hook"):
         return parameter.register_post_accumulate_grad_hook(then)
     # Older versions: the node that adds the gradient up, kept alive so that the hook stays.
-    node: Any = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+    node: Any = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
     node.register_hook(lambda *_: then(parameter))
     return node

@@ -34,7 +34,7 @@ def broadcast_parameters(module_or_state: Any, root: int = 0) -> None:
 
 
 def all_reduce(tensors: Any, op: str = "mean") -> Any:
-    """Combines a tensor, or the tensors of a module, state dict or list, over all workers in place; returns what was given."""
+    """Combines tensors (one, a list, a module's) over all workers in place, and returns what was given."""
     slots = [reducible(tensor, op) for _, tensor in named_tensors(tensors)]
     tree = job_tree()
     names = [str(place) for place in range(len(slots))]

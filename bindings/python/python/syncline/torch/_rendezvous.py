@@ -1,14 +1,16 @@
 """How ``init_process_group`` finds the other processes: in Syncline's job, where it was told of no other way.
 
-``init_process_group("syncline")`` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which torchrun sets. Under any other
-launcher these are missing, and the job knows as much. ``init_method="syncline://"`` asks for the job in any case.
+``init_process_group("syncline")`` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which torchrun sets. Under any
+other launcher these are missing, and the job knows as much. ``init_method="syncline://"`` asks for the job in any case.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import os
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -16,12 +18,14 @@ from typing import Any
 import torch.distributed as dist
 
 from syncline import _native
+from syncline._errors import ConfigurationError
 from syncline._job import tree as job_tree
 from syncline._neighbours import common_file, machine
 
 _torch: Any = importlib.import_module("torch.distributed.rendezvous")  # the name itself is a function
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MINUTES = timedelta(minutes=5)
+SIOCGIFADDR = 0x8915  # asks Linux for an interface's address
 _kept: list[int] = []  # files of stores, open for as long as the process lives
 
 
@@ -57,17 +61,36 @@ def _store(tree: _native.Tree, timeout: timedelta) -> Any:
         _kept.append(file)
         return dist.FileStore(path, tree.nodes)
     if tree.node == 1:
-        served = dist.TCPStore(socket.gethostbyname(hosts[0].name), _free_port(), tree.nodes, True, timeout, False)
-        tree.broadcast([served.host, served.port])
+        # PyTorch's own, which listens on every address and asks nobody for a token: it holds the names of groups.
+        served = dist.TCPStore("localhost", 0, tree.nodes, True, timeout, False)
+        tree.broadcast([[*addresses(), "127.0.0.1"], served.port])
         return served
-    host, port = tree.broadcast()
-    return dist.TCPStore(host, port, tree.nodes, False, timeout)
+    known, port = tree.broadcast()
+    return dist.TCPStore(_reachable(known, port), port, tree.nodes, False, timeout, False)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+def addresses() -> list[str]:
+    """This host's IPv4 addresses, without those that mean every host itself."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", name.encode()))
+            except OSError:  # an interface without an address
+                continue
+            found.append(socket.inet_ntoa(answer[20:24]))
+    return [address for address in found if not address.startswith("127.")]
+
+
+def _reachable(known: list[str], port: int) -> str:
+    """The first address at which somebody listens; loopback comes last."""
+    for address in known:
+        try:
+            socket.create_connection((address, port), timeout=2.0).close()
+        except OSError:
+            continue
+        return address
+    raise ConfigurationError(f"init_process_group: worker 0 cannot be reached at {', '.join(known)}, port {port}")
 
 
 def agreed(store: Any, rank: int, size: int, says: bool) -> bool:

@@ -36,7 +36,9 @@ def reducible(tensor: torch.Tensor, op: str) -> tuple[Any, str, Callable[[], Non
     if plain.device.type != "cpu" or not plain.is_contiguous():
         plain = plain.cpu().contiguous()
     if plain.dtype == torch.bool:
-        plain, op = plain.view(torch.uint8), op
+        if op in ("sum", "mean"):
+            raise DTypeMismatch(f"all_reduce: the {op} of booleans is no boolean\nhint: use MAX, MIN, BAND or BOR")
+        plain = plain.view(torch.uint8)
     dtype = REDUCIBLE.get(plain.dtype)
     if dtype is None:
         raise DTypeMismatch(f"all_reduce: {tensor.dtype} is not one of {', '.join(REDUCIBLE.values())}")

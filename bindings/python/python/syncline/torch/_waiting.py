@@ -1,8 +1,8 @@
 """Turns reductions that are under way into PyTorch's futures.
 
 The reductions of one process end in the order in which they began, so one thread that waits for them in turn is enough.
-It holds no interpreter lock while it waits. It ends before the interpreter does: a thread that wakes up inside of PyTorch's
-code after that would take the process down.
+It holds no interpreter lock while it waits. It ends before the interpreter does: a thread that wakes up inside of
+PyTorch's code after that would take the process down.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from multiverso.theano_ext.param_manager import KerasParamManager
 from syncline.keras import Callback, checked_frequency
+
+from multiverso.theano_ext.param_manager import KerasParamManager
 
 __all__ = ["MVCallback"]
 

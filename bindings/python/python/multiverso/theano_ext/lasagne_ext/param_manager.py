@@ -47,4 +47,6 @@ class MVNetParamManager(LasagneParamManager):
 def _layers() -> Any:
     from syncline._frameworks import framework
 
-    return framework("LasagneParamManager", "lasagne", install="pip install Lasagne==0.1 (see docs/frameworks.md)").layers
+    return framework(
+        "LasagneParamManager", "lasagne", install="pip install Lasagne==0.1 (see docs/frameworks.md)"
+    ).layers
