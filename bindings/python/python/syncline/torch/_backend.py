@@ -173,6 +173,29 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
         )
         return _work_of(done(output))
 
+    def allgather_into_tensor_coalesced(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Any:
+        """``allgather`` of several tensors, each into one."""
+        for output, input in zip(outputs, inputs, strict=True):
+            self._allgather_base(output, input)
+        return _work_of(done(list(outputs)))
+
+    def reduce_scatter_tensor_coalesced(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Any:
+        """``reduce_scatter`` of several tensors."""
+        for output, input in zip(outputs, inputs, strict=True):
+            self._reduce_scatter_base(output, input, opts)
+        return _work_of(done(list(outputs)))
+
+    # What newer versions of PyTorch call the same.
+    all_gather_single = _allgather_base
+    reduce_scatter_single = _reduce_scatter_base
+    all_to_all_single = alltoall_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+
     def barrier(self, opts: Any = None) -> Any:
         """Returns when every process has called it."""
         self._tree.barrier()
