@@ -11,6 +11,7 @@ use syncline_wire::message::Control;
 use crate::agree::Agreement;
 use crate::control::{fate_of, receive_control};
 use crate::fate::Fate;
+use crate::notices::Notice;
 use crate::seat::Seat;
 
 /// Runs until the seat leaves or the coordinator is gone.
@@ -48,6 +49,8 @@ fn take_note(seat: &Seat, message: Control) {
         }
         Control::Disagreed { number, one, other } => seat.ledger().disagreed(number, one, other),
         Control::Missing { number, ranks } => seat.ledger().missing(number, ranks),
+        Control::Posted { from, number, payload } => seat.notices().posted(Notice { from, number, payload }),
+        Control::Answer { rank, number, refusal } => seat.notices().answered(rank, number, refusal),
         Control::Heartbeat { .. } => return,
         other => {
             tracing::debug!("the coordinator says {other:?}, which means nothing now");

@@ -15,6 +15,7 @@ use crate::agree::Ledger;
 use crate::bootstrap::Launcher;
 use crate::circle::Circles;
 use crate::fate::{Fate, Fates};
+use crate::notices::Notices;
 use crate::switchboard::{CallError, Lane, Switchboard};
 use crate::{Error, OnPeerLoss, Settings, Topology, TransportChoice};
 
@@ -45,6 +46,8 @@ pub(crate) struct Seat {
     pub(crate) told: AtomicBool,
     /// The calls that all workers make alike, as far as this process knows of them.
     pub(crate) ledger: Mutex<Ledger>,
+    /// What members said to all, and what was answered.
+    pub(crate) notices: Mutex<Notices>,
     /// Circles of waits that were seen and may be gone at the next look.
     pub(crate) circles: Mutex<Circles>,
     /// Where this process sleeps when it has no slot on a board.
@@ -89,6 +92,7 @@ impl Seat {
             coordinator_lost: AtomicBool::new(false),
             told: AtomicBool::new(false),
             ledger: Mutex::default(),
+            notices: Mutex::default(),
             circles: Mutex::default(),
             own_bell: Bell::private(),
         })
@@ -108,6 +112,10 @@ impl Seat {
             return Err(Error::Closed { operation: operation.into() });
         }
         Ok(())
+    }
+
+    pub(crate) fn notices(&self) -> MutexGuard<'_, Notices> {
+        self.notices.lock().expect("no panic while held")
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {

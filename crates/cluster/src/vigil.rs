@@ -28,6 +28,10 @@ impl Vigil {
         Vigil { patience: seat.patience(), seat }
     }
 
+    pub(crate) fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
     /// This process's number.
     pub fn me(&self) -> u32 {
         self.seat.me

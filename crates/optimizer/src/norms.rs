@@ -91,7 +91,34 @@ pub struct Norms {
     pub update: ExactSum,
 }
 
+/// 64-bit words that norms are written down in.
+pub const NORM_WORDS: usize = 2 * LIMBS + 1;
+
 impl Norms {
+    /// As words, for memory that others read.
+    pub fn to_words(&self) -> [u64; NORM_WORDS] {
+        let mut words = [0; NORM_WORDS];
+        words[..LIMBS].copy_from_slice(&self.weight.limbs);
+        words[LIMBS..2 * LIMBS].copy_from_slice(&self.update.limbs);
+        words[2 * LIMBS] = u64::from(self.weight.lost) | u64::from(self.update.lost) << 1;
+        words
+    }
+
+    /// From such words.
+    pub fn from_words(words: &[u64; NORM_WORDS]) -> Norms {
+        let sum = |at: usize, bit: u64| {
+            let mut limbs = [0; LIMBS];
+            limbs.copy_from_slice(&words[at..at + LIMBS]);
+            ExactSum { limbs, lost: words[2 * LIMBS] & bit != 0 }
+        };
+        Norms { weight: sum(0, 1), update: sum(LIMBS, 2) }
+    }
+
+    /// The two norms as numbers: of the weights and of the update.
+    pub fn values(&self) -> [f64; 2] {
+        [self.weight.value().sqrt(), self.update.value().sqrt()]
+    }
+
     /// Adds what another block, or another server, measured. The order does not matter.
     pub fn merge(&mut self, other: &Norms) {
         self.weight.merge(&other.weight);
@@ -118,6 +145,16 @@ mod tests {
         assert_eq!((&forward, &forward), (&backward, &parts));
         let plain: f64 = numbers.iter().sum();
         assert!((forward.value() - plain).abs() <= 1e-13 * plain, "{} {plain}", forward.value());
+    }
+
+    #[test]
+    fn words_keep_every_bit() {
+        let mut norms = Norms::default();
+        (0..100).for_each(|i| norms.weight.add(1.5f64.powi(i * 7 - 300)));
+        norms.update.add(f64::NAN);
+        assert_eq!(Norms::from_words(&norms.to_words()), norms);
+        std::mem::swap(&mut norms.weight, &mut norms.update);
+        assert_eq!(Norms::from_words(&norms.to_words()), norms);
     }
 
     #[test]

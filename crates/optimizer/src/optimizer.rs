@@ -192,6 +192,23 @@ impl Optimizer {
         Ok(lanes)
     }
 
+    /// How many lanes there are without a master copy; every step asks, so nothing is made for the answer.
+    pub(crate) fn states(&self) -> usize {
+        let with_momentum = |momentum: f64| usize::from(momentum != 0.0);
+        match &self.method {
+            Method::Sgd { momentum, .. } | Method::Nag { momentum } | Method::Signum { momentum, .. } | Method::Lars { momentum, .. } => {
+                with_momentum(*momentum)
+            }
+            Method::Dcasgd { momentum, .. } => 1 + with_momentum(*momentum),
+            Method::Adam { .. } | Method::AdamW { .. } | Method::Nadam { .. } | Method::Lamb { .. } | Method::Adamax { .. } => 2,
+            Method::AdaDelta { .. } | Method::Ftrl { .. } => 2,
+            Method::AdaGrad { .. } | Method::RmsProp { centered: false, .. } | Method::Test => 1,
+            Method::Ftml { .. } | Method::RmsProp { centered: true, .. } => 3,
+            Method::Sgld { .. } => 0,
+            Method::Custom { .. } => self.program.as_ref().map_or(0, |program| program.states().count()),
+        }
+    }
+
     /// Whether weights of this dtype are kept a second time, in f32.
     pub(crate) fn has_master(&self, dtype: DType) -> bool {
         self.settings.multi_precision && matches!(dtype, DType::F16 | DType::BF16)
@@ -244,6 +261,25 @@ impl Optimizer {
         let last_rate = state.last_rate.replace(rate).unwrap_or(rate);
         let momentum_change = if last_rate == 0.0 { 1.0 } else { rate / last_rate };
         resolve(self, key, count, (lr, wd), momentum_change, &mut state.m_schedule)
+    }
+
+    /// What a key's state is after so many updates by this optimizer alone, going on from an earlier such state: for whoever knows the count
+    /// of an update but did not see the ones before.
+    pub fn state_after(&self, updates: u64, earlier: KeyState) -> KeyState {
+        let count = self.settings.begin_num_update.saturating_add(updates);
+        if updates == 0 {
+            return KeyState::default();
+        }
+        let from = earlier.count.filter(|earlier| *earlier <= count && *earlier >= self.settings.begin_num_update);
+        let (from, product) = from.map_or((self.settings.begin_num_update, None), |from| (from, earlier.m_schedule));
+        let m_schedule = match &self.method {
+            Method::Nadam { beta1, schedule_decay, .. } => {
+                let momentum = |t: u64| beta1 * (1.0 - 0.5 * 0.96f64.powf(t as f64 * schedule_decay));
+                Some((from + 1..=count).fold(product.unwrap_or(1.0), |product, t| product * momentum(t)))
+            }
+            _ => None,
+        };
+        KeyState { count: Some(count), m_schedule, last_rate: Some(self.learning_rate(count)) }
     }
 
     pub(crate) fn program(&self) -> Option<Arc<Program>> {

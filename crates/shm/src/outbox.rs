@@ -35,6 +35,7 @@ struct Words {
     owner: Line<OwnerWords>,
     applier: Line<ApplierWords>,
     rescuer: Line<AtomicWord>,
+    notes: Line<[AtomicWord; 4]>,
 }
 
 #[repr(C)]
@@ -187,6 +188,11 @@ impl Outbox {
     /// Who looks after the outbox of a dead owner: 0 is nobody, otherwise a rank plus one.
     pub fn rescuer(&self) -> &AtomicWord {
         &self.words.rescuer
+    }
+
+    /// What the applier of an add must remember before it begins, so that a rescuer can go on: in the terms of the updater.
+    pub fn notes(&self) -> &[AtomicWord; 4] {
+        &self.words.notes.0
     }
 
     /// Add `sequence`, if it stands here and makes sense: its ranges lie inside the body.

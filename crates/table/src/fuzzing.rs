@@ -10,7 +10,7 @@ pub fn table_request(data: &[u8]) -> bool {
     let Some((length, rest)) = data.split_first_chunk::<8>() else { return false };
     let Some((flags, meta)) = rest.split_first() else { return false };
     let (payload, row_bytes) = (u64::from_le_bytes(*length), u64::from(flags >> 1));
-    let bounds = Bounds { row_bytes, rows: (flags & 1 == 0).then_some(1000) };
+    let bounds = Bounds { row_bytes, rows: (flags & 1 == 0).then_some(1000), floats: flags & 2 != 0 };
     let Ok(request) = Request::decode(meta, payload, &bounds) else { return false };
     if let Request::Add { rows: Rows::Listed(count), .. } | Request::Import { pairs: count } = &request {
         assert_eq!(count.checked_mul(8 + row_bytes), Some(payload), "ids and rows fill the payload");

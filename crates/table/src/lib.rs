@@ -9,7 +9,10 @@ mod caretaker;
 pub mod checkpoint;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gradient;
+mod ground;
 mod keys;
+mod named;
 mod partition;
 mod pending;
 mod reaching;
@@ -23,6 +26,8 @@ mod tables;
 mod updater;
 
 pub use arrays::SharedArray;
+pub use gradient::{GradientStates, StateLane};
+pub use partition::Placement;
 pub use pending::Pending;
 pub use spec::{Consistency, Shape, Spec};
 pub use table::Table;

@@ -10,20 +10,23 @@
 
 use std::sync::Arc;
 
-use syncline_cluster::{Deadline, Error, Job, Role, Vigil};
+use syncline_cluster::{Deadline, Error, Job, Role};
+use syncline_shm::bulletin::Bulletin;
 use syncline_shm::outbox::Outbox;
 use syncline_shm::store::Store;
+use syncline_tensor::DType;
 use syncline_wire::Fingerprint;
 use syncline_wire::codec::{decode_message, encode_message};
 
-use crate::arrays::Arrays;
+use crate::gradient::board;
+use crate::ground::Ground;
 use crate::keys::KeyShare;
-use crate::partition::{Home, homes};
+use crate::partition::{Home, homes, placed};
 use crate::share::{LocalShare, Place, Share, lanes};
 use crate::spread::{Form, Layout, Places, Reach, Service, Spread, Watch};
 use crate::table::{Inner, Way};
 use crate::tables::Shared;
-use crate::{Consistency, Shape, Spec, Table};
+use crate::{Consistency, Shape, Spec, Table, Updater};
 
 /// Tables up to this size take all their memory when they are made (about a second per GiB); larger ones, which are
 /// often sparse, take it row by row.
@@ -32,32 +35,29 @@ const TOUCHED_AHEAD: usize = 1 << 30;
 const MOST_SPEC: usize = 16 << 10;
 
 pub(crate) fn create(tables: &Shared, number: u32, spec: Spec, initial: Option<&[u8]>, site: &str, by: Deadline) -> Result<Table, Error> {
-    let job = &tables.job;
-    let vigil = job.vigil();
-    let workers = job.topology().workers();
-    let Some(worker) = workers.iter().position(|rank| *rank == job.rank()) else {
-        return Err(Error::Configuration { detail: "a dedicated server makes no tables; its workers do".into() });
-    };
+    let (job, ground) = (&tables.job, &tables.ground);
+    let worker = working(ground)?;
     let name = spec.name.clone().unwrap_or_else(|| format!("table {number}"));
     let payload = encode_message("table", &(number, &spec), MOST_SPEC)
         .map_err(|error| Error::Configuration { detail: format!("{spec}: {error}\nhint: a shorter name") })?;
     job.agree(&format!("table {number}: {spec}"), fingerprint(number, &spec), site, &payload, by)?;
-    let made = Made { number, name: name.clone(), spec: spec.clone() };
-    let settled = made.settle_in(job, &vigil, &tables.arrays, by)?;
-    if let Some(share) = settled.needed_by_others(job) {
+    let made = Made { number, name, spec, by_name: false };
+    let settled = made.settle_in(ground, by)?;
+    if let Some(share) = settled.needed_by_others(ground) {
         tables.needed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(share);
     }
-    let here = settled.local.clone();
-    let way = settled.way(job, worker as u32, by)?;
+    let table = settled.open(&made, tables, worker, by)?;
     if let Some(initial) = initial.filter(|_| worker == 0) {
-        way.set_initial(initial, &spec, workers.len() as u32, by)?;
+        table.inner.way.set_initial(initial, &made.spec, ground.workers.len() as u32, by)?;
     }
     job.agree(&format!("table {number} is ready"), Fingerprint::of("ready").name(&number.to_string()).finish(), site, &[], by)?;
-    if let Some(share) = here {
-        share.map_ahead(TOUCHED_AHEAD); // What one process of this host has reserved by now.
-    }
-    let inner = Inner::new(number, name, spec, worker as u32, way, vigil, Arc::clone(&tables.caretaker));
-    Ok(Table { inner: Arc::new(inner) })
+    settled.map_ahead();
+    Ok(table)
+}
+
+/// This process's number as a worker.
+pub(crate) fn working(ground: &Ground) -> Result<u32, Error> {
+    ground.worker().ok_or_else(|| Error::Configuration { detail: "a dedicated server makes no tables; its workers do".into() })
 }
 
 fn fingerprint(number: u32, spec: &Spec) -> Fingerprint {
@@ -70,14 +70,17 @@ fn fingerprint(number: u32, spec: &Spec) -> Fingerprint {
 }
 
 /// A table that was agreed on.
-struct Made {
-    number: u32,
-    name: String,
-    spec: Spec,
+#[derive(Clone)]
+pub(crate) struct Made {
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) spec: Spec,
+    /// Worker 0 makes it and waits for nobody's call: one process of each neighbourhood claims all memory there.
+    pub(crate) by_name: bool,
 }
 
 /// What this process keeps of a table.
-struct Settled {
+pub(crate) struct Settled {
     spec: Spec,
     places: Arc<Places>,
     layout: Layout,
@@ -90,18 +93,19 @@ struct Settled {
 
 impl Made {
     /// Makes or finds what this process keeps of the table, and begins to serve those who reach it over links.
-    fn settle_in(&self, job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, by: Deadline) -> Result<Settled, Error> {
-        let reach: Arc<dyn Reach> = Arc::new(vigil.clone());
-        let topology = job.topology();
-        let (workers, servers) = (topology.workers(), topology.servers());
+    pub(crate) fn settle_in(&self, ground: &Ground, by: Deadline) -> Result<Settled, Error> {
+        let reach: Arc<dyn Reach> = Arc::new(ground.vigil.clone());
+        let (workers, servers) = (&ground.workers, &ground.servers);
         let table = fingerprint(self.number, &self.spec);
         let title = format!("table `{}`", self.name);
         let places = |servers: Vec<Vec<u32>>| Arc::new(Places { table, name: title.clone(), servers, workers: workers.clone() });
         let settled = match self.spec.rows_and_cols() {
             Some((rows, _)) => {
-                let homes = homes(rows, &job.neighbourhoods(), |rank| servers.contains(&rank));
-                let index = homes.iter().position(|home| home.ranks.contains(&job.rank()));
-                let local = index.map(|index| map_share(job, vigil, arrays, self, &homes[index], by)).transpose()?;
+                let grain = if self.by_name { self.spec.grain() } else { 1 };
+                let homes = homes(rows, grain, &ground.neighbourhoods, |rank| servers.contains(&rank));
+                let homes = placed(homes, self.spec.placement, rows);
+                let index = homes.iter().position(|home| home.ranks.contains(&ground.me()));
+                let local = index.map(|index| map_share(ground, self, &homes[index], by)).transpose()?;
                 Settled {
                     spec: self.spec.clone(),
                     layout: Layout::Ranges(homes.iter().map(|home| home.rows.clone()).collect()),
@@ -113,7 +117,7 @@ impl Made {
                 }
             }
             None => {
-                let index = servers.iter().position(|rank| *rank == job.rank());
+                let index = servers.iter().position(|rank| *rank == ground.me());
                 let consistency = if workers.len() == 1 { Consistency::Async } else { self.spec.consistency };
                 let make = || Arc::new(KeyShare::new(title.clone(), self.spec.dtype(), consistency, workers.clone(), Arc::clone(&reach)));
                 let keys = index.map(|_| make());
@@ -128,23 +132,23 @@ impl Made {
                 }
             }
         };
-        settled.serve_others(job)?;
+        settled.serve_others(ground)?;
         Ok(settled)
     }
 }
 
 impl Settled {
     /// Starts a thread for each worker that reaches the share here over a link with this process.
-    fn serve_others(&self, job: &Job) -> Result<(), Error> {
-        let Some((index, share)) = self.share.as_ref().filter(|(index, _)| self.places.servers[*index].contains(&job.rank())) else {
+    fn serve_others(&self, ground: &Ground) -> Result<(), Error> {
+        let Some((index, share)) = self.share.as_ref().filter(|(index, _)| self.places.servers[*index].contains(&ground.me())) else {
             return Ok(());
         };
         let in_memory = |rank: u32| match &self.local {
             Some(local) => local.neighbours().contains(&rank),
-            None => rank == job.rank(),
+            None => rank == ground.me(),
         };
         for (worker, rank) in (0..).zip(&self.places.workers) {
-            if in_memory(*rank) || self.places.server_of(*index, worker) != job.rank() {
+            if in_memory(*rank) || self.places.server_of(*index, worker) != ground.me() {
                 continue;
             }
             let service = Service {
@@ -156,17 +160,19 @@ impl Settled {
                 eager: self.spec.consistency != Consistency::Sync,
                 worker,
                 reach: Arc::clone(&self.reach),
+                floats: self.spec.dtype() == DType::F32,
+                gate: ground.gates.to(*rank),
             };
             drop(service.start()?); // It ends with the link, which ends with the worker or with this process's seat.
         }
         if self.places.servers.len() > 1 {
-            let neighbours = (0..).zip(&self.places.workers).filter(|(_, rank)| in_memory(**rank) && **rank != job.rank());
+            let neighbours = (0..).zip(&self.places.workers).filter(|(_, rank)| in_memory(**rank) && **rank != ground.me());
             let watch = Watch {
                 places: Arc::clone(&self.places),
                 index: *index,
                 share: Arc::clone(share),
                 neighbours: neighbours.map(|(worker, _)| worker).collect(),
-                me: job.rank(),
+                me: ground.me(),
                 reach: Arc::clone(&self.reach),
             };
             drop(watch.start()?);
@@ -174,16 +180,40 @@ impl Settled {
         Ok(())
     }
 
+    /// The table as this process's worker holds it.
+    pub(crate) fn open(&self, made: &Made, tables: &Shared, worker: u32, by: Deadline) -> Result<Table, Error> {
+        let way = self.way(&tables.ground, worker, by)?;
+        let (vigil, caretaker) = (tables.ground.vigil.clone(), Arc::clone(&tables.caretaker));
+        let board = board_of(&tables.ground, &made.spec, by)?;
+        let inner = Inner::new(made.number, made.name.clone(), made.spec.clone(), worker, way, vigil, caretaker, board);
+        Ok(Table { inner: Arc::new(inner), priority: None })
+    }
+
+    /// Maps what one process of this neighbourhood has reserved by now.
+    pub(crate) fn map_ahead(&self) {
+        if let Some(share) = &self.local {
+            share.map_ahead(TOUCHED_AHEAD);
+        }
+    }
+
+    /// No clock waits for `worker` here any more.
+    pub(crate) fn finish(&self, worker: u32) {
+        if let Some((_, share)) = &self.share {
+            share.finish(worker);
+        }
+    }
+
     /// The share here, if some worker reaches it only through this process.
-    fn needed_by_others(&self, job: &Job) -> Option<Arc<dyn Share>> {
+    pub(crate) fn needed_by_others(&self, ground: &Ground) -> Option<Arc<dyn Share>> {
         let (index, share) = self.share.as_ref()?;
-        let serves = self.places.servers[*index].contains(&job.rank());
-        let elsewhere = self.places.servers.len() > 1 || self.keys.is_some();
+        let serves = self.places.servers[*index].contains(&ground.me());
+        let in_memory = |rank: &u32| self.local.as_ref().is_some_and(|local| local.neighbours().contains(rank));
+        let elsewhere = !self.places.workers.iter().all(in_memory);
         (serves && elsewhere).then(|| Arc::clone(share))
     }
 
     /// How a worker of this process reaches the table.
-    fn way(self, job: &Job, worker: u32, by: Deadline) -> Result<Way, Error> {
+    fn way(&self, ground: &Ground, worker: u32, by: Deadline) -> Result<Way, Error> {
         if let (Some(local), 1) = (&self.local, self.places.servers.len()) {
             return Ok(Way::Here(Arc::clone(local)));
         }
@@ -192,21 +222,26 @@ impl Settled {
             here[*index] = Some(Arc::clone(share));
         }
         let form = Form {
-            layout: self.layout,
+            layout: self.layout.clone(),
             row_bytes: self.spec.row_bytes(),
-            consistency: if job.topology().workers().len() == 1 { Consistency::Async } else { self.spec.consistency },
+            consistency: if ground.workers.len() == 1 { Consistency::Async } else { self.spec.consistency },
             lanes: lanes(&self.spec, self.places.workers.len() as u32),
         };
-        let spread = Arc::new(Spread::open(self.places, worker, form, here, self.reach, by)?);
+        let spread = Arc::new(Spread::open(Arc::clone(&self.places), worker, form, here, Arc::clone(&self.reach), &ground.gates, by)?);
         Ok(match self.spec.shape {
-            Shape::Keys => Way::Keys { spread, here: self.keys },
+            Shape::Keys => Way::Keys { spread, here: self.keys.clone() },
             _ => Way::Spread(spread),
         })
     }
 }
 
-fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: &Home, by: Deadline) -> Result<Arc<LocalShare>, Error> {
-    let workers = job.topology().workers();
+/// Where the rules of a gradient table hang on this host.
+fn board_of(ground: &Ground, spec: &Spec, by: Deadline) -> Result<Option<Bulletin>, Error> {
+    (spec.updater == Updater::Gradient).then(|| board(&ground.heap, spec.family(), by)).transpose()
+}
+
+fn map_share(ground: &Ground, made: &Made, home: &Home, by: Deadline) -> Result<Arc<LocalShare>, Error> {
+    let workers = ground.workers.clone();
     let owners: Vec<u32> = workers.iter().enumerate().map(|(worker, rank)| home.owner(worker as u32, *rank)).collect();
     let mut spec = made.spec.clone();
     if workers.len() == 1 {
@@ -219,40 +254,50 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
         workers,
         hands: home.ranks.clone(),
         owners,
-        vigil: vigil.clone(),
-        arrays: Arc::clone(arrays),
+        vigil: ground.vigil.clone(),
+        arrays: Arc::clone(&ground.arrays),
+        board: board_of(ground, &made.spec, by)?,
     };
     let key = u64::from(made.number) + 1;
     let operation = format!("making {}", place.title);
     let refused = |error: syncline_shm::segment::SegmentError| Error::System { operation: operation.clone(), detail: error.to_string() };
     let mut outboxes = Vec::new();
     let layout = place.layout();
+    let maker = match made.by_name {
+        true => Some(home.maker(ground.workers[0])),
+        false => None,
+    };
+    let claims_store = maker.unwrap_or(home.servers[0]);
+    let claims_outbox: Vec<u32> = place.owners.iter().map(|owner| maker.unwrap_or(*owner)).collect();
     // What others wait for comes first.
-    let store = match home.servers[0] == job.rank() {
-        true => Some(job.heap().claim([key, 0], layout.bytes()).map_err(refused)?),
+    let store = match claims_store == ground.me() {
+        true => Some(ground.heap.claim([key, 0], layout.bytes()).map_err(refused)?),
         false => None,
     };
     let mine: Vec<_> = (0u64..)
-        .zip(&place.owners)
-        .map(|(worker, owner)| match *owner == job.rank() {
-            true => job.heap().claim([key, worker + 1], place.outbox_bytes()).map(Some).map_err(refused),
+        .zip(&claims_outbox)
+        .map(|(worker, owner)| match *owner == ground.me() {
+            true => ground.heap.claim([key, worker + 1], place.outbox_bytes()).map(Some).map_err(refused),
             false => Ok(None),
         })
         .collect::<Result<_, _>>()?;
-    let maker = store.is_some();
+    let made_here = store.is_some();
     let store = match store {
         Some(store) => store,
-        None => job.claimed_by(home.servers[0], [key, 0], layout.bytes(), &operation, by)?,
+        None => ground.vigil.claimed_by(&ground.heap, claims_store, [key, 0], layout.bytes(), &operation, by)?,
     };
     for (worker, segment) in (0u64..).zip(mine) {
         let segment = match segment {
             Some(segment) => segment,
-            None => job.claimed_by(place.owners[worker as usize], [key, worker + 1], Outbox::bytes(0), &operation, by)?,
+            None => {
+                let (owner, key) = (claims_outbox[worker as usize], [key, worker + 1]);
+                ground.vigil.claimed_by(&ground.heap, owner, key, Outbox::bytes(0), &operation, by)?
+            }
         };
         outboxes.push(Arc::new(Outbox::new(segment)));
     }
     let store = Store::new(store, layout);
-    if maker && store.layout().bytes() <= TOUCHED_AHEAD {
+    if made_here && store.layout().bytes() <= TOUCHED_AHEAD {
         // A limit that is reached here is reached now, in words, and not later by a signal.
         store.reserve().map_err(refused)?;
     }
@@ -260,19 +305,19 @@ fn map_share(job: &Job, vigil: &Vigil, arrays: &Arc<Arrays>, made: &Made, home: 
 }
 
 /// Serves on a dedicated server: hears of every table the workers make and keeps its part of it, until they are gone.
-pub(crate) fn serve(job: &Arc<Job>) {
+pub(crate) fn serve(job: &Arc<Job>, ground: &Arc<Ground>) {
     debug_assert_eq!(job.role(), Role::Server);
-    let job = Arc::clone(job);
+    let (job, ground) = (Arc::clone(job), Arc::clone(ground));
     let body = move || {
-        let (mut kept, arrays) = (Vec::new(), Arrays::of(&job));
+        let mut kept = Vec::new();
         while let Ok(agreement) = job.next_agreement(Deadline::never()) {
             let Ok((number, spec)) = decode_message::<(u32, Spec)>("table", &agreement.payload, MOST_SPEC) else { continue };
             if spec.check().is_err() {
                 continue;
             }
             let name = spec.name.clone().unwrap_or_else(|| format!("table {number}"));
-            let made = Made { number, name, spec };
-            match made.settle_in(&job, &job.vigil(), &arrays, Deadline::after(job.timeout())) {
+            let made = Made { number, name, spec, by_name: false };
+            match made.settle_in(&ground, Deadline::after(job.timeout())) {
                 Ok(settled) => kept.push(settled),
                 Err(error) => tracing::warn!("rank {} cannot keep table `{}`: {error}", job.rank(), made.name),
             }

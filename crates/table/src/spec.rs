@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use syncline_cluster::Error;
+use syncline_optimizer::Key;
 use syncline_tensor::DType;
+use syncline_tensor::kernels::quantize::INT8_BLOCK;
 
-use crate::Updater;
+use crate::{Placement, Updater};
 
 /// The shape of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,12 +63,30 @@ pub struct Spec {
     pub updater: Updater,
     /// How far views may drift apart.
     pub consistency: Consistency,
+    /// Where its values live; it changes no result.
+    pub placement: Placement,
+    /// Whose rule a gradient table follows.
+    family: u32,
+    /// What its optimizer calls it, where that is not its name.
+    key: Option<Key>,
+    /// The extents that its user sees, where they say more than its own shape.
+    extents: Option<Vec<u64>>,
 }
 
 impl Spec {
     /// A table of this shape with f32 elements, the `add` updater and no bound on staleness.
     pub fn new(shape: Shape) -> Spec {
-        Spec { name: None, shape, dtype: DType::F32.code(), updater: Updater::Add, consistency: Consistency::Async }
+        Spec {
+            name: None,
+            shape,
+            dtype: DType::F32.code(),
+            updater: Updater::Add,
+            consistency: Consistency::Async,
+            placement: Placement::Split,
+            family: 0,
+            key: None,
+            extents: None,
+        }
     }
 
     /// `size` elements.
@@ -99,9 +119,39 @@ impl Spec {
         Spec { consistency, ..self }
     }
 
+    /// With its values there.
+    pub fn placed(self, placement: Placement) -> Spec {
+        Spec { placement, ..self }
+    }
+
     /// With this name.
     pub fn named(self, name: impl Into<String>) -> Spec {
         Spec { name: Some(name.into()), ..self }
+    }
+
+    /// Of this family: all gradient tables of one follow the same rule ([`Tables::set_rule`](crate::Tables::set_rule)).
+    pub fn with_family(self, family: u32) -> Spec {
+        Spec { family, ..self }
+    }
+
+    /// Called so by its optimizer, which may have multipliers for it; otherwise by its name.
+    pub fn with_key(self, key: Key) -> Spec {
+        Spec { key: Some(key), ..self }
+    }
+
+    /// With extents that its user sees: another worker's must be the same.
+    pub fn with_extents(self, extents: &[usize]) -> Spec {
+        Spec { extents: Some(extents.iter().map(|extent| *extent as u64).collect()), ..self }
+    }
+
+    /// Whose rule it follows.
+    pub fn family(&self) -> u32 {
+        self.family
+    }
+
+    /// What its optimizer calls it.
+    pub fn key(&self) -> Key {
+        self.key.clone().unwrap_or_else(|| Key::from(self.name.as_deref().unwrap_or_default()))
     }
 
     /// The dtype of its elements.
@@ -116,6 +166,14 @@ impl Spec {
             Shape::Matrix { rows, cols } => Some((rows, cols)),
             Shape::Keys => None,
         }
+    }
+
+    /// So many rows begin and end at multiples of [`INT8_BLOCK`] elements: a table that is cut there keeps whole blocks of
+    /// every code of `tensor::kernels::quantize` together.
+    pub(crate) fn grain(&self) -> u64 {
+        let cols = self.rows_and_cols().map_or(1, |(_, cols)| cols.max(1));
+        let block = INT8_BLOCK as u64;
+        block >> cols.trailing_zeros().min(block.trailing_zeros())
     }
 
     /// Bytes of one row.
@@ -141,7 +199,7 @@ impl Spec {
                 return refused(format!("{self}: {bytes} bytes are more than this machine can address"));
             }
         }
-        if !self.dtype().is_float() && !matches!(self.updater, Updater::Add | Updater::Sgd) {
+        if !self.dtype().is_float() && !matches!(self.updater, Updater::Add | Updater::Sgd | Updater::Gradient) {
             return refused(format!("{self}: updater `{}` needs a floating-point dtype, not {}", self.updater, self.dtype().name()));
         }
         if self.shape == Shape::Keys && self.updater != Updater::Add {
@@ -162,8 +220,14 @@ impl std::fmt::Display for Spec {
         if let Some(name) = &self.name {
             write!(f, " `{name}`")?;
         }
+        if let Some(extents) = &self.extents {
+            write!(f, " of shape {extents:?}")?;
+        }
         if self.updater != Updater::Add {
             write!(f, ", updater {}", self.updater)?;
+        }
+        if self.family != 0 {
+            write!(f, ", family {}", self.family)?;
         }
         match self.consistency {
             Consistency::Async => Ok(()),

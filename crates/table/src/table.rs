@@ -6,17 +6,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error, Vigil};
+use syncline_shm::bulletin::Bulletin;
+use syncline_tensor::DType;
+use syncline_tensor::kernels::quantize::Quantizer;
 
 use crate::caretaker::Caretaker;
+use crate::gradient::Gradient;
 use crate::keys::{KeyShare, Pairs};
 use crate::share::{LocalShare, Selection, Share};
-use crate::spread::Spread;
+use crate::spread::{Code, Manner, Spread};
 use crate::{AddOptions, Consistency, Pending, Shape, Spec};
 
 /// A handle on a table. Clones are handles on the same table; any number of threads may use them.
 #[derive(Clone)]
 pub struct Table {
     pub(crate) inner: Arc<Inner>,
+    /// The turn of what goes over links; none takes no turns.
+    pub(crate) priority: Option<i32>,
 }
 
 /// How this process reaches a table's values.
@@ -65,10 +71,23 @@ pub(crate) struct Inner {
     noted: AtomicBool,
     /// Gets under way in the background, which in sync mode must have read before the next add counts.
     background: (Mutex<u32>, Condvar),
+    /// What a gradient table goes by.
+    pub(crate) gradient: Option<Gradient>,
 }
 
 impl Inner {
-    pub(crate) fn new(number: u32, name: String, spec: Spec, worker: u32, way: Way, vigil: Vigil, caretaker: Arc<Caretaker>) -> Inner {
+    #[allow(clippy::too_many_arguments, reason = "a table is made in one place")]
+    pub(crate) fn new(
+        number: u32,
+        name: String,
+        spec: Spec,
+        worker: u32,
+        way: Way,
+        vigil: Vigil,
+        caretaker: Arc<Caretaker>,
+        board: Option<Bulletin>,
+    ) -> Inner {
+        let gradient = board.map(|board| Gradient::new(board, &spec));
         Inner {
             number,
             name,
@@ -80,6 +99,7 @@ impl Inner {
             caretaker,
             noted: AtomicBool::new(false),
             background: Default::default(),
+            gradient,
         }
     }
 
@@ -174,6 +194,14 @@ impl Inner {
         }
     }
 
+    /// The first row of each part of the table that lies somewhere.
+    pub(crate) fn homes_of_rows(&self) -> Vec<u64> {
+        match &self.way {
+            Way::Here(_) => vec![0],
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.first_rows(),
+        }
+    }
+
     /// All pairs of a key-value table, server by server.
     pub(crate) fn export_keys(&self, by: Deadline) -> Result<Vec<Pairs>, Error> {
         match &self.way {
@@ -234,17 +262,40 @@ impl Inner {
         Ok(rows.map_or(Selection::All, Selection::Rows))
     }
 
+    /// Refuses what every add would be refused for now.
+    pub(crate) fn accepts_adds(&self) -> Result<(), Error> {
+        self.vigil.usable(&self.name)?;
+        let Some(gradient) = &self.gradient else { return Ok(()) };
+        gradient.check(self.spec.consistency == Consistency::Sync)
+    }
+
+    /// The options an add goes with, checked. Gradients carry a stamp instead, which a round over several hosts must find the same everywhere.
+    fn options(&self, options: &AddOptions) -> Result<AddOptions, Error> {
+        options.check(self.spec.updater)?;
+        let Some(gradient) = &self.gradient else { return Ok(*options) };
+        let sync = self.spec.consistency == Consistency::Sync;
+        gradient.check(sync).map_err(|error| match error {
+            Error::Configuration { detail } => Error::Configuration { detail: format!("{}: {detail}", self.operation("add")) },
+            error => error,
+        })?;
+        match &self.way {
+            Way::Spread(_) if sync => Ok(gradient.stamp(None)?.to_options()),
+            _ => Ok(AddOptions::default()),
+        }
+    }
+
     fn add(
         &self,
         this: &Arc<Inner>,
         delta: &[u8],
         ids: Option<&[i64]>,
         options: &AddOptions,
+        priority: Option<i32>,
         wait: bool,
         by: Deadline,
     ) -> Result<(), Error> {
         let rows = self.selection("add", delta.len(), ids)?;
-        options.check(self.spec.updater)?;
+        let options = &self.options(options)?;
         if self.spec.consistency == Consistency::Sync {
             self.wait_for_background(by)?;
         }
@@ -260,7 +311,7 @@ impl Inner {
                 }
                 if !share.add_alone(rows, options, delta, by)? && !share.add_directly(self.worker, sequence, rows, options, delta, by)? {
                     let mut fill = |room: &mut [u8]| {
-                        room.copy_from_slice(delta);
+                        share.copy_delta(room, delta);
                         Ok(())
                     };
                     share.stage_add(self.worker, sequence, rows, options, &mut fill, by)?;
@@ -277,16 +328,66 @@ impl Inner {
                 }
                 Ok(())
             }
-            Way::Spread(spread) | Way::Keys { spread, .. } => spread.add(delta, ids, options, wait, by),
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.add_in(Manner { priority, code: None }, delta, ids, options, wait, by),
         }
     }
 
-    fn get(&self, out: &mut [u8], ids: Option<&[i64]>, own_adds: u64, by: Deadline) -> Result<(), Error> {
+    fn get(&self, out: &mut [u8], ids: Option<&[i64]>, own_adds: u64, priority: Option<i32>, by: Deadline) -> Result<(), Error> {
         let rows = self.selection("get", out.len(), ids)?;
         match &self.way {
             Way::Here(share) => share.get(self.worker, own_adds, rows, out, by),
-            Way::Spread(spread) | Way::Keys { spread, .. } => spread.get(out, ids, by),
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.get_in(Manner { priority, code: None }, out, ids, by),
         }
+    }
+
+    /// What numbers in few bits must be for this table.
+    fn check_code(&self, what: &str, code: Code) -> Result<(), Error> {
+        let refused = |detail: String| Err(Error::Configuration { detail: format!("{}: {detail}", self.operation(what)) });
+        self.vigil.usable(&self.name)?;
+        if self.spec.rows_and_cols().is_none() || self.spec.dtype() != DType::F32 {
+            return refused(format!("numbers in few bits are for arrays and matrices of float32, not for {}", self.spec));
+        }
+        code.check().or_else(refused)
+    }
+
+    fn add_words(
+        &self,
+        this: &Arc<Inner>,
+        code: Code,
+        words: &[u8],
+        options: &AddOptions,
+        manner: Manner,
+        wait: bool,
+        by: Deadline,
+    ) -> Result<(), Error> {
+        self.check_code("add", code)?;
+        let options = &self.options(options)?;
+        let (numbers, name) = (self.spec.bytes() / 4, code.quantizer().name());
+        let wanted = code.quantizer().encoded_len(numbers);
+        if words.len() != wanted {
+            let detail = format!("{numbers} numbers are {wanted} bytes of {name}, not {}", words.len());
+            return Err(Error::ShapeMismatch { operation: self.operation("add"), detail });
+        }
+        if self.spec.consistency == Consistency::Sync {
+            self.wait_for_background(by)?;
+        }
+        let share = match &self.way {
+            Way::Here(share) => share,
+            Way::Spread(spread) | Way::Keys { spread, .. } => return spread.add_in(manner, words, None, options, wait, by),
+        };
+        let mut adds = self.adds_by("add", by)?;
+        let sequence = *adds + 1;
+        share.stage_add(self.worker, sequence, Selection::All, options, &mut |room| code.decode(words, room), by)?;
+        let applied = share.publish_add(self.worker, sequence, by);
+        *adds = sequence; // It counts from here on, also when it could not be applied at once.
+        applied?;
+        drop(adds);
+        if wait {
+            share.settle_adds(self.worker, sequence, by)?;
+        } else if share.has_unapplied(self.worker) && !self.noted.swap(true, AcqRel) {
+            self.caretaker.note(this);
+        }
+        Ok(())
     }
 
     /// The way to a key-value table, after a look at the sizes.
@@ -360,13 +461,51 @@ impl Table {
     ///
     /// Returns when the delta is taken over (the caller may change it again), or with `wait` when it is applied.
     pub fn add(&self, delta: &[u8], rows: Option<&[i64]>, options: &AddOptions, wait: bool, by: Deadline) -> Result<(), Error> {
-        self.inner.add(&self.inner, delta, rows, options, wait, by)
+        self.inner.add(&self.inner, delta, rows, options, self.priority, wait, by)
+    }
+
+    /// The same table with turns: of the large frames (from 16 KB on) that wait for the way to one server, those of handles with a higher
+    /// priority go first, equal ones in the order they came. So do the server's replies. Calls on one table keep their order.
+    ///
+    /// A server that takes nothing for half a second holds up nobody else; then what waits goes beside it. Handles without a
+    /// priority, as tables come, take no turns.
+    pub fn prioritised(&self, priority: i32) -> Table {
+        Table { inner: Arc::clone(&self.inner), priority: Some(priority) }
+    }
+
+    /// Adds a delta of the whole table that comes in few bits: `words` is what `quantizer` made of it. Tables of float32 only.
+    ///
+    /// Over a link the words travel, and the server decodes them straight to where the delta is applied from; in shared memory they
+    /// are decoded there at once. Bits do not depend on where the table lives.
+    pub fn add_quantized(&self, quantizer: &Quantizer, words: &[u8], options: &AddOptions, wait: bool, by: Deadline) -> Result<(), Error> {
+        let code = Code::from(*quantizer);
+        self.inner.add_words(&self.inner, code, words, options, Manner { priority: self.priority, code: Some(code) }, wait, by)
+    }
+
+    /// Fetches the whole table of float32 into `out`, rounded to what `quantizer` (f16, bf16 or int8) can say, in so few bits over links.
+    pub fn get_quantized(&self, quantizer: &Quantizer, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        let (inner, code) = (&self.inner, Code::from(*quantizer));
+        inner.check_code("get", code)?;
+        if !code.suits_values() {
+            let detail = format!("{}: values come as fp16, bf16 or int8; {} is for gradients", inner.operation("get"), quantizer.name());
+            return Err(Error::Configuration { detail });
+        }
+        inner.selection("get", out.len(), None)?;
+        match &inner.way {
+            Way::Here(_) => {
+                self.get(out, None, by)?;
+                code.round(out)
+            }
+            Way::Spread(spread) | Way::Keys { spread, .. } => {
+                spread.get_in(Manner { priority: self.priority, code: Some(code) }, out, None, by)
+            }
+        }
     }
 
     /// Fetches the whole table, or one row per id of `rows` in their order, into `out`.
     pub fn get(&self, out: &mut [u8], rows: Option<&[i64]>, by: Deadline) -> Result<(), Error> {
         let own_adds = *self.inner.adds_by("get", by)?;
-        self.inner.get(out, rows, own_adds, by)
+        self.inner.get(out, rows, own_adds, self.priority, by)
     }
 
     /// Adds and fetches in one pass.
@@ -375,17 +514,17 @@ impl Table {
         inner.selection("get", out.len(), rows)?;
         if let Way::Spread(spread) = &inner.way {
             inner.selection("add", delta.len(), rows)?;
-            options.check(inner.spec.updater)?;
+            let options = &inner.options(options)?;
             if inner.spec.consistency == Consistency::Sync {
                 inner.wait_for_background(by)?;
             }
-            return spread.add_get(delta, out, rows, options, by);
+            return spread.add_get_in(Manner { priority: self.priority, code: None }, delta, out, rows, options, by);
         }
         if let Way::Here(share) = &inner.way
             && inner.spec.consistency == Consistency::Async
             && let Some(lent) = share.lendable(inner.selection("add", delta.len(), rows)?, delta)
         {
-            options.check(inner.spec.updater)?;
+            let options = &inner.options(options)?;
             let mut adds = inner.adds();
             let sequence = *adds + 1;
             share.publish_lent(inner.worker, sequence, options, lent, by)?;
@@ -406,10 +545,10 @@ impl Table {
         let own_adds = *inner.adds();
         *inner.background.0.lock().expect("no panic while held") += 1;
         let by = Deadline::after(inner.vigil.timeout());
-        let counted = Counted(Arc::clone(&inner));
+        let (counted, priority) = (Counted(Arc::clone(&inner)), self.priority);
         Pending::run(move || {
             let mut out = vec![0; bytes];
-            let result = counted.0.get(&mut out, rows.as_deref(), own_adds, by);
+            let result = counted.0.get(&mut out, rows.as_deref(), own_adds, priority, by);
             drop(counted);
             result.map(|()| out)
         })
@@ -442,12 +581,12 @@ impl Table {
         if self.inner.spec.consistency == Consistency::Sync {
             self.inner.wait_for_background(by)?;
         }
-        spread.add(values, Some(keys), &AddOptions::default(), wait, by)
+        spread.add_in(Manner { priority: self.priority, code: None }, values, Some(keys), &AddOptions::default(), wait, by)
     }
 
     /// Fetches one value per key into `out`; keys never added to read as zero.
     pub fn get_keys(&self, keys: &[i64], out: &mut [u8], by: Deadline) -> Result<(), Error> {
-        self.inner.keys("get", keys, out.len())?.get(out, Some(keys), by)
+        self.inner.keys("get", keys, out.len())?.get_in(Manner { priority: self.priority, code: None }, out, Some(keys), by)
     }
 
     /// How many adds each worker has made, as far as this process knows.

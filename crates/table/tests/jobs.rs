@@ -1,6 +1,8 @@
 //! Tables of whole jobs, over every transport and with every role: what each worker sees is the same wherever rows live.
 
 mod gathered;
+mod gradients;
+mod named;
 
 use std::time::Duration;
 

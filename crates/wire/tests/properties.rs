@@ -177,6 +177,13 @@ fn control() -> impl Strategy<Value = Control> {
             other
         }),
         any::<u64>().prop_map(|number| Control::AskMissing { number }),
+        (any::<u64>(), vec(any::<u8>(), 0..100)).prop_map(|(number, payload)| Control::Post { number, payload }),
+        (any::<u32>(), any::<u64>(), vec(any::<u8>(), 0..100)).prop_map(|(from, number, payload)| Control::Posted {
+            from,
+            number,
+            payload
+        }),
+        (any::<u32>(), any::<u64>(), text()).prop_map(|(rank, number, refusal)| Control::Answer { rank, number, refusal }),
         (any::<u64>(), ranks()).prop_map(|(number, ranks)| Control::Missing { number, ranks }),
         (option::of(blame()), text()).prop_map(|(blame, reason)| Control::Abort { blame, reason }),
         (vec(member(any::<u32>()), 0..4), ranks(), text()).prop_map(|(arrived, missing, text)| Control::StartTimeout {

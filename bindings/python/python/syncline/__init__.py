@@ -63,21 +63,22 @@ TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slo
 if TYPE_CHECKING:
     from typing import Any
 
-_ON_DEMAND = ("data", "jax", "keras", "parameters", "progress", "sklearn", "theano", "torch")
+    from syncline import kvstore, lr_scheduler, optimizer
+    from syncline._rows import RowSparse
 
-
-def __getattr__(name: str) -> Any:
-    """``sl.torch`` and its like are loaded when they are first used: nobody pays for what is not."""
-    if name in _ON_DEMAND:
-        from importlib import import_module
-
-        return import_module(f"syncline.{name}")
-    raise AttributeError(f"module 'syncline' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_ON_DEMAND})
-
+_ON_DEMAND = (
+    "data",
+    "jax",
+    "keras",
+    "kvstore",
+    "lr_scheduler",
+    "optimizer",
+    "parameters",
+    "progress",
+    "sklearn",
+    "theano",
+    "torch",
+)
 
 __all__ = [
     "ArrayTable",
@@ -96,6 +97,7 @@ __all__ = [
     "MatrixTable",
     "NullTree",
     "PeerLost",
+    "RowSparse",
     "ShapeMismatch",
     "SlurmTree",
     "StaticTree",
@@ -111,9 +113,12 @@ __all__ = [
     "init",
     "ipc",
     "is_master_worker",
+    "kvstore",
     "load",
     "local_rank",
+    "lr_scheduler",
     "num_workers",
+    "optimizer",
     "rank",
     "save",
     "server_id",
@@ -123,3 +128,20 @@ __all__ = [
     "tree",
     "worker_id",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``sl.torch`` and its like are loaded when they are first used: nobody pays for what is not."""
+    from importlib import import_module
+
+    if name in _ON_DEMAND:
+        return import_module(f"syncline.{name}")
+    if name == "RowSparse":
+        made = import_module("syncline._rows").RowSparse
+        globals()[name] = made
+        return made
+    raise AttributeError(f"module 'syncline' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ON_DEMAND})

@@ -241,6 +241,14 @@ impl State {
                 let ranks = self.agreements.missing(number, &self.proposers());
                 vec![Action::Send { connection, message: Control::Missing { number, ranks } }]
             }
+            (Control::Post { number, payload }, Some(from)) if self.phase == Phase::Running => {
+                self.tell_all(&Control::Posted { from, number, payload })
+            }
+            (Control::Answer { rank, number, refusal }, Some(by)) => {
+                let asker = self.seats.get(&rank).and_then(|seat| seat.connection);
+                let message = Control::Answer { rank: by, number, refusal };
+                asker.map(|connection| Action::Send { connection, message }).into_iter().collect()
+            }
             (other, _) => Self::refuse(connection, format!("did not expect {other:?} at this point")),
         }
     }
@@ -674,6 +682,24 @@ mod tests {
         let told = state.on(Event::ProcessEnded { rank: 1, cause: DownCause::Killed { signal: 9 } }, at(20));
         assert_eq!(agreements(&told), 0, "the workers hear of the death instead");
         assert_eq!(deaths(&told), [(1, DownCause::Killed { signal: 9 })]);
+    }
+
+    #[test]
+    fn a_notice_goes_to_all_and_its_answers_to_who_posted_it() {
+        let mut state = running();
+        let told = say(&mut state, 1, Control::Post { number: 4, payload: vec![9] });
+        let posted = Control::Posted { from: 1, number: 4, payload: vec![9] };
+        let mut heard: Vec<u64> = Vec::new();
+        for action in &told {
+            let Action::Send { connection, message } = action else { panic!("{action:?}") };
+            assert_eq!(*message, posted);
+            heard.push(*connection);
+        }
+        assert_eq!(heard, [2, 1, 0], "rank 0, who may host the coordinator, last");
+        let answer = |rank| Control::Answer { rank, number: 4, refusal: String::new() };
+        let told = say(&mut state, 2, answer(1));
+        assert_eq!(told, [Action::Send { connection: 1, message: answer(2) }], "told by whom");
+        assert!(say(&mut state, 2, answer(77)).is_empty(), "nobody asked");
     }
 
     #[test]

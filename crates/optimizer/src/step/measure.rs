@@ -34,8 +34,13 @@ impl Step {
     /// The step with the norms of the whole array.
     #[must_use]
     pub fn with_norms(&self, norms: &Norms) -> Step {
+        self.with_norm_values(norms.values())
+    }
+
+    /// The same from what [`Norms::values`] said.
+    #[must_use]
+    pub fn with_norm_values(&self, [weight, update]: [f64; 2]) -> Step {
         let mut step = Step { needs_norms: false, ..self.clone() };
-        let (weight, update) = (norms.weight.value().sqrt(), norms.update.value().sqrt());
         match self.kernel {
             _ if !self.needs_norms => {}
             Kernel::Lamb { bounds: [lower, upper], .. } => {

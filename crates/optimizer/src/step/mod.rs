@@ -172,7 +172,8 @@ impl Step {
     }
 
     /// The same step with the roundings that MXNet's operators for rows have: they differ from the dense ones in a last bit here and there.
-    fn of_rows(&self) -> Step {
+    #[must_use]
+    pub fn of_rows(&self) -> Step {
         let kernel = match self.kernel {
             Kernel::Sgd => Kernel::SgdKept,
             Kernel::Adam { beta1, beta2, epsilon } if !self.lazy => Kernel::AdamOfRows { beta1, beta2, epsilon },

@@ -78,7 +78,7 @@ pub(crate) fn resolve(
         Method::Test => Kernel::Test,
         Method::Custom { .. } => Kernel::Custom { program: optimizer.program().expect("a custom optimizer was compiled when it was made") },
     };
-    let lanes = optimizer.lanes(syncline_tensor::DType::F32).map_or(0, |lanes| lanes.len());
+    let lanes = optimizer.states();
     let (name, master, lazy) = (optimizer.method.name(), settings.multi_precision, optimizer.method.is_lazy());
     Step { name, lanes, master, lazy, common, kernel, needs_norms }
 }

@@ -14,11 +14,11 @@
 use crate::placed::Placed;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The most lanes one change touches: the values and two of the updater's states.
-pub const MOST_LANES: usize = 3;
+/// The most lanes one change touches: the values, their master copy, and eight states.
+pub const MOST_LANES: usize = 10;
 
-/// Bytes of scratch of a hand: a block of values and of two states that may be twice as wide.
-pub(super) const SCRATCH: usize = 64 << 10;
+/// Bytes of scratch of a hand: a block of values and states, the widest and the most there are.
+pub(super) const SCRATCH: usize = 96 << 10;
 
 /// The words of a hand.
 #[repr(C, align(128))]

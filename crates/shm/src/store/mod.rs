@@ -41,12 +41,18 @@ pub struct Layout {
     pub stripe: u64,
     /// Rows that carry a stamp of their last change; 0 for none.
     pub stamps: u64,
+    /// Lanes whose memory is taken when the store is made; the others take theirs when they are used.
+    pub ahead: usize,
+    /// Rooms for what was measured of the values; 0 for none.
+    pub measures: usize,
 }
 
 const PAGE: usize = 4096;
-const RECORD: usize = 256;
+const RECORD: usize = 512;
 /// Where in the room of a record its parts stand.
-const PARTS_AT: usize = 192;
+const PARTS_AT: usize = 448;
+/// The most lanes of [`Hold::change`]: the values and two of the updater's states.
+pub const LANES_OF_A_CHANGE: usize = 3;
 const HAND: usize = RECORD + SCRATCH;
 
 impl Layout {
@@ -57,7 +63,7 @@ impl Layout {
 
     /// The segment's size.
     pub fn bytes(&self) -> usize {
-        self.stamps_at() + (self.stamps as usize * size_of::<Stamp>()).next_multiple_of(PAGE)
+        self.measures_at() + (self.measures * size_of::<Measure>()).next_multiple_of(PAGE)
     }
 
     fn stripes_at(&self) -> usize {
@@ -72,6 +78,10 @@ impl Layout {
     fn stamps_at(&self) -> usize {
         self.lane_at(self.lanes.len())
     }
+
+    fn measures_at(&self) -> usize {
+        self.stamps_at() + (self.stamps as usize * size_of::<Stamp>()).next_multiple_of(PAGE)
+    }
 }
 
 /// The words of one stripe, alone on a line.
@@ -82,6 +92,8 @@ pub struct Stripe {
     pub word: StripeWord,
     /// How far its rounds have come, in the terms of whoever uses the store.
     pub progress: AtomicWord,
+    /// Which generation its states belong to, in the same terms.
+    pub generation: AtomicWord,
 }
 
 // SAFETY: `repr(C)`, atomics and padding only, no drop glue, zero is an untouched stripe.
@@ -97,6 +109,18 @@ pub struct Stamp {
     pub other: AtomicWord,
 }
 
+/// What was measured of some of the values, and when: the words stand once the tag does.
+#[repr(C, align(64))]
+pub struct Measure {
+    /// In which round.
+    pub tag: AtomicWord,
+    /// What, in the terms of whoever uses the store.
+    pub words: [AtomicWord; MEASURE_WORDS],
+}
+
+/// Words of one [`Measure`].
+pub const MEASURE_WORDS: usize = 71;
+
 /// Words that belong to the store as a whole, each on a line of its own.
 #[repr(C)]
 #[derive(Default)]
@@ -104,6 +128,9 @@ pub struct Header {
     ready: Line<AtomicWord>,
     rounds: Line<AtomicWord>,
     epoch: Line<AtomicWord>,
+    count: Line<AtomicWord>,
+    reserved: Line<AtomicWord>,
+    notes: [Line<[AtomicWord; 8]>; 2],
 }
 
 impl Header {
@@ -115,6 +142,21 @@ impl Header {
     /// Moves on with every reader of changed rows; 0 while nobody asked for any, and then no row is stamped.
     pub fn epoch(&self) -> &AtomicWord {
         &self.epoch
+    }
+
+    /// Updates so far, in the terms of whoever uses the store.
+    pub fn count(&self) -> &AtomicWord {
+        &self.count
+    }
+
+    /// How many lanes have taken their memory after the store was made.
+    pub fn reserved(&self) -> &AtomicWord {
+        &self.reserved
+    }
+
+    /// What is to be remembered from round to round: even rounds write the one, odd rounds the other.
+    pub fn notes(&self, round: u64) -> &[AtomicWord; 8] {
+        &self.notes[(round % 2) as usize].0
     }
 }
 
@@ -131,6 +173,7 @@ pub struct Store {
     parts: Vec<Shared<Part>>,
     stripes: NonNull<Stripe>,
     stamps: NonNull<Stamp>,
+    measures: NonNull<Measure>,
     lanes: Vec<NonNull<u8>>,
     base: NonNull<u8>,
     segment: Arc<Segment>,
@@ -163,6 +206,7 @@ impl Store {
             records: (0..layout.hands).map(|hand| segment.place(PAGE + hand * HAND)).collect(),
             stripes: at(layout.stripes_at()).cast(),
             stamps: at(layout.stamps_at()).cast(),
+            measures: at(layout.measures_at()).cast(),
             lanes: (0..layout.lanes.len()).map(|lane| at(layout.lane_at(lane))).collect(),
             base,
             shift: layout.stripe.is_power_of_two().then(|| layout.stripe.trailing_zeros()),
@@ -171,15 +215,20 @@ impl Store {
         }
     }
 
-    /// Takes the memory of all lanes now and maps it here, so that no later access waits for pages.
+    /// Takes the memory of the lanes that want it ahead and maps it here, so that no later access waits for pages.
     pub fn reserve(&self) -> Result<(), crate::segment::SegmentError> {
-        let lanes = self.layout.lane_at(0)..self.layout.stamps_at();
-        self.segment.reserve(lanes.start, lanes.len())
+        self.reserve_lanes(0..self.layout.ahead)
+    }
+
+    /// Takes the memory of these lanes now and maps it here.
+    pub fn reserve_lanes(&self, lanes: Range<usize>) -> Result<(), crate::segment::SegmentError> {
+        let bytes = self.layout.lane_at(lanes.start)..self.layout.lane_at(lanes.end);
+        self.segment.reserve(bytes.start, bytes.len())
     }
 
     /// Maps here what another process has reserved.
     pub fn populate(&self) {
-        let lanes = self.layout.lane_at(0)..self.layout.stamps_at();
+        let lanes = self.layout.lane_at(0)..self.layout.lane_at(self.layout.ahead);
         self.segment.populate(lanes.start, lanes.len());
     }
 
@@ -239,6 +288,13 @@ impl Store {
         assert!(row < self.layout.stamps, "row {row} has a stamp");
         // SAFETY: as for `stripe`: checked, mapped, aligned to a page and made of atomics.
         unsafe { self.stamps.add(row as usize).as_ref() }
+    }
+
+    /// Room for what is measured of some values.
+    pub fn measure(&self, index: usize) -> &Measure {
+        assert!(index < self.layout.measures, "measure {index} has room");
+        // SAFETY: as for `stripe`: checked, mapped, aligned to a page and made of atomics.
+        unsafe { self.measures.add(index).as_ref() }
     }
 
     /// Asks for the stripe's words and the first bytes of the elements ahead of their use, to be changed or only read.
@@ -448,6 +504,18 @@ impl<'a> Hold<'a> {
         self.store.stripe(self.index).progress.get()
     }
 
+    /// Which generation the stripe's states belong to.
+    pub fn generation(&self) -> u64 {
+        self.store.stripe(self.index).generation.get()
+    }
+
+    /// Says which, once they do.
+    pub fn set_generation(&mut self, value: u64) {
+        moment();
+        self.store.stripe(self.index).generation.set(value);
+        moment();
+    }
+
     /// Sets the stripe's own progress outside of a change.
     pub fn set_progress(&mut self, value: u64) {
         self.store.stripe(self.index).progress.set(value);
@@ -527,12 +595,12 @@ impl<'a> Hold<'a> {
         elements: Range<u64>,
         lanes: &[usize],
         progress: Progress<'_>,
-        compute: impl FnOnce([&[u8]; MOST_LANES], [&mut [u8]; MOST_LANES]),
+        compute: impl FnOnce([&[u8]; LANES_OF_A_CHANGE], [&mut [u8]; LANES_OF_A_CHANGE]),
     ) {
-        assert!(lanes.len() <= MOST_LANES && !lanes.is_empty(), "one to three lanes");
+        assert!(lanes.len() <= LANES_OF_A_CHANGE && !lanes.is_empty(), "one to three lanes");
         let count = (elements.end - elements.start) as usize;
-        let mut old: [&[u8]; MOST_LANES] = [&[]; MOST_LANES];
-        let mut new: [&mut [u8]; MOST_LANES] = [&mut [], &mut [], &mut []];
+        let mut old: [&[u8]; LANES_OF_A_CHANGE] = [&[]; LANES_OF_A_CHANGE];
+        let mut new: [&mut [u8]; LANES_OF_A_CHANGE] = [&mut [], &mut [], &mut []];
         let record = &*self.hand.record;
         let mut used = 0;
         for (index, &lane) in lanes.iter().enumerate() {
@@ -553,6 +621,72 @@ impl<'a> Hold<'a> {
             used += len.next_multiple_of(64);
         }
         compute(old, new);
+        self.carry_out(elements, lanes, progress);
+    }
+
+    /// As [`change`](Hold::change) for any lanes, of which the values are the first: `compute` gets the old values, and copies of all
+    /// the lanes to change in place.
+    ///
+    /// # Panics
+    /// As `change`; there may be [`MOST_LANES`].
+    #[inline]
+    pub fn rewrite(
+        &mut self,
+        elements: Range<u64>,
+        lanes: &[usize],
+        progress: Progress<'_>,
+        compute: impl FnOnce(&[u8], &mut [u8], &mut [&mut [u8]]),
+    ) {
+        assert!(lanes.len() <= MOST_LANES && lanes.first() == Some(&0), "the values and up to nine more lanes");
+        let count = (elements.end - elements.start) as usize;
+        let mut old: &[u8] = &[];
+        let mut new: [&mut [u8]; MOST_LANES] = Default::default();
+        let record = &*self.hand.record;
+        let mut used = 0;
+        for (index, &lane) in lanes.iter().enumerate() {
+            let len = count * self.store.layout.lanes[lane];
+            assert!(len <= SCRATCH - used, "a block fits the scratch");
+            let at = self.inside(lane, &elements);
+            // SAFETY: as in `change`: the old bytes of the stripe in hand, and pieces of this hand's own scratch that do not overlap.
+            unsafe {
+                let piece = self.hand.scratch.as_ptr().add(used);
+                std::ptr::copy_nonoverlapping(at.as_ptr(), piece, len);
+                if index == 0 {
+                    old = std::slice::from_raw_parts(at.as_ptr(), len);
+                }
+                new[index] = std::slice::from_raw_parts_mut(piece, len);
+            }
+            let copy = &record.copy[index];
+            copy.to.store((at.as_ptr().addr() - self.store.base.as_ptr().addr()) as u64, Ordering::Relaxed);
+            copy.len.store(len as u64, Ordering::Relaxed);
+            copy.from.store(used as u64, Ordering::Relaxed);
+            used += len.next_multiple_of(64);
+        }
+        let [values, states @ ..] = &mut new;
+        compute(old, values, &mut states[..lanes.len() - 1]);
+        self.carry_out(elements, lanes, progress);
+    }
+
+    /// Changes elements of the values and of other lanes in place: as [`contents_mut`](Hold::contents_mut), half of it may stay behind.
+    #[inline]
+    pub fn change_in_place(&mut self, elements: Range<u64>, lanes: &[usize], compute: impl FnOnce(&mut [u8], &mut [&mut [u8]])) {
+        assert!(lanes.len() <= MOST_LANES && lanes.first() == Some(&0), "the values and up to nine more lanes");
+        assert!(lanes.windows(2).all(|pair| pair[0] < pair[1]), "each lane once");
+        let mut new: [&mut [u8]; MOST_LANES] = Default::default();
+        for (index, &lane) in lanes.iter().enumerate() {
+            let len = (elements.end - elements.start) as usize * self.store.layout.lanes[lane];
+            // SAFETY: as in `contents_mut`; lanes do not overlap and each comes once.
+            new[index] = unsafe { std::slice::from_raw_parts_mut(self.inside(lane, &elements).as_ptr(), len) };
+        }
+        let [values, states @ ..] = &mut new;
+        compute(values, &mut states[..lanes.len() - 1]);
+    }
+
+    /// Arms the record, whose copies are written down and whose new contents stand in the scratch, and does what it says.
+    #[inline]
+    fn carry_out(&mut self, elements: Range<u64>, lanes: &[usize], progress: Progress<'_>) {
+        let record = &*self.hand.record;
+        let count = (elements.end - elements.start) as usize;
         let (of, value) = match &progress {
             Progress::Stripe(value) => (0, *value),
             Progress::Outbox { worker, value, .. } => (u64::from(*worker) + 1, *value),
@@ -567,8 +701,8 @@ impl<'a> Hold<'a> {
         for &lane in lanes {
             let to = self.inside(lane, &elements);
             let len = count * self.store.layout.lanes[lane];
-            // SAFETY: as above: scratch and lane are inside their rooms and apart; the borrows given to `compute` have
-            // ended. Racing readers in other threads or processes discard what they copied (`copy_racing`).
+            // SAFETY: scratch and lane are inside their rooms and apart; the borrows given to `compute` have ended. Racing
+            // readers in other threads or processes discard what they copied (`copy_racing`).
             unsafe { std::ptr::copy_nonoverlapping(self.hand.scratch.as_ptr().add(from), to.as_ptr(), len) };
             from += len.next_multiple_of(64);
             moment();
@@ -594,7 +728,7 @@ impl Drop for Hold<'_> {
 /// How many elements of lanes this wide one change may touch.
 pub fn block_elements(widths: &[usize]) -> u64 {
     let width: usize = widths.iter().sum::<usize>().max(1);
-    ((SCRATCH - 64 * MOST_LANES) / width) as u64
+    ((SCRATCH - 64 * widths.len()) / width) as u64
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::thread;
 use super::*;
 
 fn layout() -> Layout {
-    Layout { hands: 3, elements: 1000, lanes: vec![4, 8], stripe: 256, stamps: 1000 }
+    Layout { hands: 3, elements: 1000, lanes: vec![4, 8], stripe: 256, stamps: 1000, ahead: 2, measures: 0 }
 }
 
 fn store() -> Arc<Store> {

@@ -8,22 +8,22 @@ use syncline_shm::outbox::{Entry, Outbox};
 use syncline_shm::store::{Hand, Hold, Progress};
 
 use super::{Emit, LocalShare};
+use crate::AddOptions;
 use crate::updater::{Block, apply};
-use crate::{AddOptions, Consistency};
 
 /// Whose add it is, and what it says to the updater.
 #[derive(Clone, Copy)]
-pub(super) struct Author<'a> {
-    pub(super) worker: u32,
-    pub(super) options: &'a AddOptions,
+pub(crate) struct Author<'a> {
+    pub(crate) worker: u32,
+    pub(crate) options: &'a AddOptions,
 }
 
 /// One add, ready to be applied.
-pub(super) struct Add<'a> {
-    pub(super) worker: u32,
-    pub(super) options: AddOptions,
-    pub(super) entry: Entry,
-    pub(super) outbox: &'a Outbox,
+pub(crate) struct Add<'a> {
+    pub(crate) worker: u32,
+    pub(crate) options: AddOptions,
+    pub(crate) entry: Entry,
+    pub(crate) outbox: &'a Outbox,
     /// The delta, where it does not stand in the outbox.
     lent: Option<Lent>,
     /// Its ids stand in ascending order, followed by their places in the delta: a sync table's.
@@ -31,32 +31,32 @@ pub(super) struct Add<'a> {
 }
 
 impl Add<'_> {
-    pub(super) fn author(&self) -> Author<'_> {
+    pub(crate) fn author(&self) -> Author<'_> {
         Author { worker: self.worker, options: &self.options }
     }
 
     /// Its rows, none for the whole share.
-    pub(super) fn ids(&self) -> Option<&[i64]> {
+    pub(crate) fn ids(&self) -> Option<&[i64]> {
         let ids = self.entry.ids.clone().map(|range| self.outbox.ids(range))?;
         Some(if self.sorted { &ids[..ids.len() / 2] } else { ids })
     }
 
     /// Which row of the delta belongs to each of the ids, where they were sorted.
-    pub(super) fn places(&self) -> &[i64] {
+    pub(crate) fn places(&self) -> &[i64] {
         let ids = self.entry.ids.clone().map_or(&[][..], |range| self.outbox.ids(range));
         &ids[ids.len() / 2..]
     }
 
     /// Asks for a row of the delta ahead of its use.
     #[inline]
-    pub(super) fn ask_for(&self, place: usize, row_bytes: usize) {
+    pub(crate) fn ask_for(&self, place: usize, row_bytes: usize) {
         let start = self.entry.delta.start.wrapping_add(place.wrapping_mul(row_bytes));
         self.outbox.prefetch(start..start.wrapping_add(row_bytes.min(512)));
     }
 
     /// Bytes of the delta.
     #[inline]
-    pub(super) fn delta(&self, bytes: Range<usize>) -> &[u8] {
+    pub(crate) fn delta(&self, bytes: Range<usize>) -> &[u8] {
         if let Some(lent) = &self.lent {
             return lent.bytes(bytes.start..bytes.end.min(self.entry.delta.len()));
         }
@@ -67,9 +67,9 @@ impl Add<'_> {
 
 impl LocalShare {
     /// The add with this number, if it makes sense for this share.
-    pub(super) fn published_add(&self, worker: u32, sequence: u64) -> Result<Add<'_>, Error> {
+    pub(crate) fn published_add(&self, worker: u32, sequence: u64) -> Result<Add<'_>, Error> {
         let outbox = &self.outboxes[worker as usize];
-        let sorted = self.place.spec.consistency == Consistency::Sync;
+        let sorted = self.sorts_rows();
         let add = outbox.entry(sequence).and_then(|entry| {
             let lent = match entry.lent {
                 Some(lent) => Some(self.place.arrays.lent(lent, entry.delta.len())?),
@@ -89,7 +89,7 @@ impl LocalShare {
     }
 
     /// Applies everything a worker has published. The last add hands its result to `emit` if it covers the whole share.
-    pub(super) fn apply_published(&self, worker: u32, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<(), Error> {
+    pub(crate) fn apply_published(&self, worker: u32, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<(), Error> {
         let outbox = &self.outboxes[worker as usize];
         let mut hand = self.hand();
         let published = outbox.published();
@@ -98,6 +98,7 @@ impl LocalShare {
             let last = sequence == published && add.entry.ids.is_none();
             let emit = if last { emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit) } else { None };
             match add.ids() {
+                _ if self.gradient.is_some() => self.step_published(&mut hand, &add, emit, by)?,
                 None => self.apply_whole(&mut hand, &add, emit, by)?,
                 Some(ids) => self.apply_rows(&mut hand, &add, ids, by)?,
             }
@@ -107,14 +108,14 @@ impl LocalShare {
     }
 
     /// Whether the last add of a worker covered the whole share, so that applying it has emitted everything.
-    pub(super) fn fused_whole(&self, worker: u32) -> bool {
+    pub(crate) fn fused_whole(&self, worker: u32) -> bool {
         let outbox = &self.outboxes[worker as usize];
         let backs_up = self.place.spec.updater.backup_lane(worker, self.place.workers.len() as u32).is_some();
         !backs_up && outbox.entry(outbox.published()).is_some_and(|entry| entry.ids.is_none())
     }
 
     /// The stripe a worker begins with, so that workers at the same point work on different stripes.
-    pub(super) fn first_stripe(&self, worker: u32) -> usize {
+    pub(crate) fn first_stripe(&self, worker: u32) -> usize {
         let stripes = self.store.layout().stripes();
         // A worker from elsewhere is served in order, so that its result can be sent while it is made.
         if !self.place.hands.contains(&self.place.workers[worker as usize]) {
@@ -210,7 +211,7 @@ impl LocalShare {
 
     /// Applies one block of one add.
     #[inline]
-    pub(super) fn change_block(
+    pub(crate) fn change_block(
         &self,
         hold: &mut Hold<'_>,
         elements: Range<u64>,

@@ -15,7 +15,7 @@ const WORKER_BITS: u32 = 16;
 impl LocalShare {
     /// Stamps the rows of a block that became different.
     #[cold]
-    pub(super) fn stamp(&self, worker: u32, first: u64, old: &[u8], new: &[u8]) {
+    pub(crate) fn stamp(&self, worker: u32, first: u64, old: &[u8], new: &[u8]) {
         if self.store.layout().stamps == 0 {
             return;
         }
@@ -44,7 +44,7 @@ impl LocalShare {
     }
 
     /// Stamps every row of a stripe for every worker: after an inheritance nobody knows which rows moved.
-    pub(super) fn stamp_all_of(&self, index: usize) {
+    pub(crate) fn stamp_all_of(&self, index: usize) {
         let epoch = self.store.header().epoch().get_ordered();
         if epoch == 0 || self.store.layout().stamps == 0 || self.cols == 0 {
             return;
@@ -63,7 +63,7 @@ impl LocalShare {
         if last & ((1 << WORKER_BITS) - 1) == u64::from(worker) + 1 { stamp.other.get() } else { last >> WORKER_BITS }
     }
 
-    pub(super) fn changed_rows(&self, worker: u32, own_adds: u64, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
+    pub(crate) fn changed_rows(&self, worker: u32, own_adds: u64, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
         self.enter("get_changed")?;
         self.catch_up(worker, own_adds, None, by)?;
         // The epoch begins at 1 with the first question. Changes from here on carry a later one than `now`.

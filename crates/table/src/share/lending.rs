@@ -41,7 +41,7 @@ impl LocalShare {
                 }
             }
         };
-        post.stage_lent(sequence, options.to_bits(), lent, end);
+        post.stage_lent(sequence, self.stamped(options)?.to_bits(), lent, end);
         post.publish(sequence);
         Ok(())
     }

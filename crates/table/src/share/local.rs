@@ -5,25 +5,31 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use syncline_cluster::{Deadline, Error, Vigil};
 use syncline_shm::bell::Bell;
+use syncline_shm::bulletin::Bulletin;
 use syncline_shm::outbox::{Full, Outbox, Post};
 use syncline_shm::store::{Hand, Layout, Store, block_elements};
 use syncline_tensor::DType;
+use syncline_tensor::kernels::copy_past_cache;
 
 use super::direct::Turns;
 use super::emit::IntoArray;
 use super::{Emit, LaneInfo, Selection, Share};
 use crate::arrays::Arrays;
+use crate::gradient::{self, Gradient};
 use crate::updater::{StateLane, apply_in_place};
-use crate::{AddOptions, Consistency, Spec};
+use crate::{AddOptions, Consistency, Spec, Updater};
 
 /// Bytes of values that one stripe holds.
 const STRIPE: usize = 64 << 10;
 /// Bytes of values that one change touches: old, delta, new and result stay in the first-level cache together.
 const BLOCK: usize = 8 << 10;
 /// An outbox may always hold this much before it has to run empty.
-pub(super) const LEAST_IN_FLIGHT: usize = 1 << 20;
+pub(crate) const LEAST_IN_FLIGHT: usize = 1 << 20;
 /// Adds up to this size are applied at once: the table is in the cache, and nobody gains by waiting.
 const APPLY_AT_ONCE: usize = 256 << 10;
+/// From this size of all workers' arrays together, copies of whole arrays go past the cache: each worker has three of them in use (delta,
+/// outbox, result), and what does not fit into a cache only pushes out the table.
+const PAST_CACHE: usize = 64 << 20;
 
 /// What a share needs to know of its surroundings.
 pub(crate) struct Place {
@@ -41,6 +47,8 @@ pub(crate) struct Place {
     pub(crate) vigil: Vigil,
     /// Where deltas stand that were not copied.
     pub(crate) arrays: Arc<Arrays>,
+    /// Where the rules of a gradient table hang.
+    pub(crate) board: Option<Bulletin>,
 }
 
 impl Place {
@@ -59,7 +67,12 @@ impl Place {
         // Whole rows to a stripe where they fit, so that a row is one change.
         let stripe = if cols > 0 && cols <= most { most / cols * cols } else { most };
         let stamps = if matches!(self.spec.shape, crate::Shape::Matrix { .. }) { rows } else { 0 };
-        Layout { hands: self.hands.len(), elements: rows * cols, lanes, stripe, stamps }
+        let ahead = if self.spec.updater == Updater::Gradient { 1 } else { lanes.len() };
+        let mut layout = Layout { hands: self.hands.len(), elements: rows * cols, lanes, stripe, stamps, ahead, measures: 0 };
+        if self.spec.updater == Updater::Gradient {
+            layout.measures = gradient::pieces(&layout);
+        }
+        layout
     }
 
     /// Bytes of an outbox here: two whole tables and some, of which only what is used costs memory.
@@ -71,25 +84,29 @@ impl Place {
 
 /// A share in shared memory.
 pub(crate) struct LocalShare {
-    pub(super) place: Place,
-    pub(super) dtype: DType,
-    pub(super) cols: u64,
-    pub(super) store: Store,
-    pub(super) outboxes: Vec<Arc<Outbox>>,
-    pub(super) hand: Mutex<Hand>,
+    pub(crate) place: Place,
+    pub(crate) dtype: DType,
+    pub(crate) cols: u64,
+    pub(crate) store: Store,
+    pub(crate) outboxes: Vec<Arc<Outbox>>,
+    pub(crate) hand: Mutex<Hand>,
     /// The owner's ends of the outboxes that this process owns.
     posts: Vec<Option<Mutex<Post>>>,
     /// Elements of one change.
-    pub(super) block: u64,
+    pub(crate) block: u64,
     /// This process is the only one that has the share: nobody can inherit, so nothing needs a record.
-    pub(super) alone: bool,
+    pub(crate) alone: bool,
+    /// Whole adds and gets of all workers together are more than a cache holds.
+    pub(crate) past_cache: bool,
     pub(super) turns: Turns,
     /// Where the neighbours sleep.
     bells: Vec<syncline_shm::Shared<Bell>>,
     /// Deaths that were looked after.
-    pub(super) deaths_seen: std::sync::atomic::AtomicU32,
+    pub(crate) deaths_seen: std::sync::atomic::AtomicU32,
+    /// What a gradient table has beside its numbers.
+    pub(crate) gradient: Option<Gradient>,
     /// Epoch of each worker's last get of changed rows.
-    pub(super) changes_seen: Mutex<Vec<u64>>,
+    pub(crate) changes_seen: Mutex<Vec<u64>>,
 }
 
 impl LocalShare {
@@ -101,13 +118,18 @@ impl LocalShare {
         let widest: Vec<usize> = store.layout().lanes.iter().copied().take(1).chain([8, 8]).collect();
         let dtype = place.spec.dtype();
         let workers = place.workers.len();
+        let gradient = place.board.clone().filter(|_| place.spec.updater == Updater::Gradient);
+        let gradient = gradient.map(|board| Gradient::new(board, &place.spec));
+        let block = ((BLOCK / dtype.size()) as u64).min(block_elements(&widest));
         LocalShare {
             dtype,
             cols: place.spec.rows_and_cols().expect("a table with rows").1,
             hand: Mutex::new(store.hand(hand)),
             posts,
-            block: ((BLOCK / dtype.size()) as u64).min(block_elements(&widest)),
+            block: if gradient.is_some() { gradient::BLOCK } else { block },
+            gradient,
             alone: place.hands.len() == 1 && place.workers.len() == 1,
+            past_cache: store.layout().elements as usize * dtype.size() * workers >= PAST_CACHE,
             turns: Turns::new(),
             bells: place.hands.iter().filter_map(|rank| place.vigil.bell(*rank)).collect(),
             store,
@@ -118,7 +140,7 @@ impl LocalShare {
         }
     }
 
-    pub(super) fn hand(&self) -> MutexGuard<'_, Hand> {
+    pub(crate) fn hand(&self) -> MutexGuard<'_, Hand> {
         // A panic while the hand is out leaves its stripe held, which the next take reports; the hand itself is sound.
         self.hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -128,13 +150,18 @@ impl LocalShare {
         self.store.layout().elements as usize * self.dtype.size()
     }
 
+    /// Copies a delta to where it is staged.
+    pub(crate) fn copy_delta(&self, room: &mut [u8], delta: &[u8]) {
+        if self.past_cache && delta.len() == self.bytes() { copy_past_cache(room, delta) } else { room.copy_from_slice(delta) }
+    }
+
     /// The name of an operation on this table, for errors.
-    pub(super) fn operation(&self, what: &str) -> String {
+    pub(crate) fn operation(&self, what: &str) -> String {
         format!("{}: {what}", self.place.title)
     }
 
     /// Checks that every id is a row that lives here.
-    pub(super) fn check_rows(&self, what: &str, rows: &[i64]) -> Result<(), Error> {
+    pub(crate) fn check_rows(&self, what: &str, rows: &[i64]) -> Result<(), Error> {
         let here = &self.place.rows;
         // One pass without branches first: bad ids are rare.
         let bad = rows.iter().fold(false, |bad, id| bad | ((*id as u64) < here.start || *id as u64 >= here.end));
@@ -149,8 +176,18 @@ impl LocalShare {
         })
     }
 
+    /// Whether ids stand in order in the outboxes: where rows of several workers, or repeated ones, are put together.
+    pub(crate) fn sorts_rows(&self) -> bool {
+        self.place.spec.consistency == Consistency::Sync || self.gradient.is_some()
+    }
+
+    /// Whether each add is an update of its own, which is counted.
+    pub(crate) fn counts_adds(&self) -> bool {
+        self.place.spec.consistency != Consistency::Sync
+    }
+
     /// How many adds of a worker are applied.
-    pub(super) fn applied(&self, worker: u32) -> u64 {
+    pub(crate) fn applied(&self, worker: u32) -> u64 {
         match self.place.spec.consistency {
             // Once rounds are counted, the adds in them are what was published, for those who came to an end earlier.
             Consistency::Sync => self.store.header().rounds().get(),
@@ -159,7 +196,7 @@ impl LocalShare {
     }
 
     /// Looks after the dead, or says who is gone.
-    pub(super) fn enter(&self, what: &str) -> Result<(), Error> {
+    pub(crate) fn enter(&self, what: &str) -> Result<(), Error> {
         self.place.vigil.usable(&self.place.title)?;
         let deaths = self.place.vigil.deaths();
         if deaths != self.deaths_seen.load(std::sync::atomic::Ordering::Acquire) {
@@ -182,10 +219,10 @@ impl LocalShare {
         if let Selection::Rows(ids) = rows {
             self.check_rows("add", ids)?;
         }
-        let sync = self.place.spec.consistency == Consistency::Sync;
+        let sorts = self.sorts_rows();
         let (ids, delta) = match rows {
             Selection::All => (None, self.bytes()),
-            Selection::Rows(ids) => (Some(ids.len() * if sync { 2 } else { 1 }), ids.len() * self.cols as usize * self.dtype.size()),
+            Selection::Rows(ids) => (Some(ids.len() * if sorts { 2 } else { 1 }), ids.len() * self.cols as usize * self.dtype.size()),
         };
         let mut post = self.post(worker)?;
         loop {
@@ -193,12 +230,12 @@ impl LocalShare {
                 Ok(room) => {
                     let end = room.end;
                     match rows {
-                        Selection::Rows(ids) if sync => self.in_order(ids, room.ids),
+                        Selection::Rows(ids) if sorts => self.in_order(ids, room.ids),
                         Selection::Rows(ids) => room.ids.copy_from_slice(ids),
                         Selection::All => {}
                     }
                     fill(room.delta)?;
-                    post.stage(sequence, options.to_bits(), end);
+                    post.stage(sequence, self.stamped(options)?.to_bits(), end);
                     return Ok(());
                 }
                 Err(Full::Never { room }) => {
@@ -316,7 +353,7 @@ impl LocalShare {
         match rows {
             Selection::All => {
                 let element = self.dtype.size();
-                self.catch_up(worker, own_adds, Some(&mut IntoArray { out, element }), by)
+                self.catch_up(worker, own_adds, Some(&mut IntoArray { out, element, past_cache: self.past_cache }), by)
             }
             Selection::Rows(ids) => {
                 self.check_rows("get", ids)?;
@@ -330,6 +367,9 @@ impl LocalShare {
     pub(crate) fn add_alone(&self, rows: Selection<'_>, options: &AddOptions, delta: &[u8], by: Deadline) -> Result<bool, Error> {
         let _ = options;
         let updater = self.place.spec.updater;
+        if self.alone && self.gradient.is_some() {
+            return self.step_alone(rows, delta, by);
+        }
         if !self.alone || !updater.is_stateless() || self.store.header().epoch().get() != 0 {
             return Ok(false);
         }
@@ -395,7 +435,7 @@ impl LocalShare {
         self.outboxes.iter().map(|outbox| outbox.published()).collect()
     }
 
-    pub(super) fn post(&self, worker: u32) -> Result<MutexGuard<'_, Post>, Error> {
+    pub(crate) fn post(&self, worker: u32) -> Result<MutexGuard<'_, Post>, Error> {
         let post = self.posts[worker as usize]
             .as_ref()
             .ok_or_else(|| Error::Configuration { detail: format!("{}: worker {worker} does not write here", self.place.title) })?;
@@ -403,7 +443,7 @@ impl LocalShare {
     }
 
     /// Wakes neighbours that sleep until a clock moves.
-    pub(super) fn ring_neighbours(&self) {
+    pub(crate) fn ring_neighbours(&self) {
         // Every word that lets somebody go is stored by `publish`, which fences.
         self.bells.iter().for_each(|bell| bell.ring_if_waiting_for_published());
     }
@@ -502,12 +542,18 @@ impl Share for LocalShare {
     }
 
     fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        if lane > 0 && self.gradient.is_some() {
+            return self.read_state_lane(lane, first_row, out, by);
+        }
         let width = self.store.layout().lanes[lane];
         let first = (first_row - self.place.rows.start) * self.cols;
         self.read_elements(lane, first..first + (out.len() / width) as u64, out, by)
     }
 
     fn write_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
+        if lane > 0 && self.gradient.is_some() {
+            return self.write_state_lane(lane, first_row, bytes, by);
+        }
         let width = self.store.layout().lanes[lane];
         let first = (first_row - self.place.rows.start) * self.cols;
         self.write_elements(lane, first..first + (bytes.len() / width) as u64, bytes, by)
@@ -520,7 +566,7 @@ pub(crate) fn lanes(spec: &Spec, workers: u32) -> Vec<LaneInfo> {
     let values = LaneInfo { name: "value".into(), dtype: spec.dtype(), row_bytes: cols * spec.dtype().size() };
     let states = spec.updater.state_lanes(spec.dtype(), workers).into_iter();
     let states = states.map(|lane| LaneInfo { row_bytes: cols * lane.dtype.size(), name: lane.name, dtype: lane.dtype });
-    std::iter::once(values).chain(states).collect()
+    std::iter::once(values).chain(states).chain(gradient::notes_lane(spec)).collect()
 }
 
 /// Hands stripes on in order. An apply may begin in the middle; what comes before its turn waits.

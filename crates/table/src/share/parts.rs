@@ -15,6 +15,7 @@ use syncline_shm::store::Hand;
 use super::LocalShare;
 use super::apply::Add;
 use super::rounds::{Steps, all_done, steps_done};
+use crate::gradient::RoundStep;
 
 /// How many rows ahead of their use they are asked for.
 const AHEAD: usize = 8;
@@ -28,7 +29,7 @@ impl LocalShare {
     }
 
     /// Applies a round of rows together with whoever else does.
-    pub(super) fn finish_parts(&self, round: u64, adds: &[Add<'_>], by: Deadline) -> Result<(), Error> {
+    pub(super) fn finish_parts(&self, round: u64, adds: &[Add<'_>], step: Option<&RoundStep>, by: Deadline) -> Result<(), Error> {
         let mut hand = self.hand();
         let parts = self.store.parts();
         let bounds = self.bounds(adds, parts.len());
@@ -37,7 +38,7 @@ impl LocalShare {
         for turn in 0..parts.len() {
             let part = (first + turn) % parts.len();
             match parts[part].claim(round) {
-                true => self.apply_part(&mut hand, bounds[part]..bounds[part + 1], round, adds, by)?,
+                true => self.apply_part(&mut hand, bounds[part]..bounds[part + 1], round, adds, step, by)?,
                 false => {
                     of_others.push(part);
                     continue;
@@ -55,7 +56,7 @@ impl LocalShare {
                 } else if started.elapsed() < PATIENCE {
                     std::thread::yield_now();
                 } else {
-                    self.apply_part(&mut hand, bounds[part]..bounds[part + 1], round, adds, by)?;
+                    self.apply_part(&mut hand, bounds[part]..bounds[part + 1], round, adds, step, by)?;
                     parts[part].set_done(round);
                 }
             }
@@ -87,7 +88,15 @@ impl LocalShare {
     }
 
     /// Brings the stripes of a part that the round touches to its end, in order.
-    fn apply_part(&self, hand: &mut Hand, stripes: Range<usize>, round: u64, adds: &[Add<'_>], by: Deadline) -> Result<(), Error> {
+    fn apply_part(
+        &self,
+        hand: &mut Hand,
+        stripes: Range<usize>,
+        round: u64,
+        adds: &[Add<'_>],
+        step: Option<&RoundStep>,
+        by: Deadline,
+    ) -> Result<(), Error> {
         let mut runs: Vec<Run<'_>> = adds.iter().filter_map(|add| Run::new(add, |id| self.stripe_of_row(id), &stripes)).collect();
         for run in &runs {
             (run.at..run.ids.len().min(run.at + AHEAD)).for_each(|row| self.ask_for(run, row));
@@ -112,8 +121,9 @@ impl LocalShare {
             }
             let mut steps = Steps { round, done: steps_done(progress, round), taken: 0 };
             let elements = self.store.elements_of(index);
-            for (add, rows) in rows {
-                self.apply_run(&mut hold, elements.clone(), add, rows, &mut steps);
+            match step {
+                Some(step) => self.step_merged_rows(&mut hold, elements, step, &mut steps, adds, rows.collect())?,
+                None => rows.for_each(|(add, rows)| self.apply_run(&mut hold, elements.clone(), add, rows, &mut steps)),
             }
             hold.set_progress(all_done(round));
         }

@@ -14,15 +14,16 @@ use syncline_shm::store::{Hand, Hold, Progress};
 
 use super::apply::Add;
 use super::{Emit, LocalShare};
+use crate::gradient::RoundStep;
 use crate::updater::{Block, apply, apply_in_place};
 
 /// The word of a stripe whose round is done.
-pub(super) fn all_done(round: u64) -> u64 {
+pub(crate) fn all_done(round: u64) -> u64 {
     word(round, ALL_STEPS)
 }
 
 /// How many steps of a round are done on a stripe whose word says `progress`.
-pub(super) fn steps_done(progress: u64, round: u64) -> u64 {
+pub(crate) fn steps_done(progress: u64, round: u64) -> u64 {
     if progress >> 32 == round & 0xffff_ffff { progress & ALL_STEPS } else { 0 }
 }
 
@@ -35,7 +36,7 @@ fn word(round: u64, steps: u64) -> u64 {
 
 impl LocalShare {
     /// Waits for the adds of the rounds up to `goal` and applies them. The last one hands the values to `emit`.
-    pub(super) fn finish_rounds(
+    pub(crate) fn finish_rounds(
         &self,
         worker: u32,
         goal: u64,
@@ -64,13 +65,23 @@ impl LocalShare {
     /// Applies one round, whose adds are all published, together with whoever else does. True when everything was emitted.
     fn finish_round(&self, me: u32, round: u64, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<bool, Error> {
         let Some(adds) = self.adds_of(round)? else { return Ok(false) };
-        if self.has_parts(&adds) {
-            self.finish_parts(round, &adds, by)?;
+        let mut step = self.round_step(round, &adds)?;
+        if let Some(step) = &mut step
+            && !self.measure_round(me, round, &adds, step, by)?
+        {
+            return Ok(false); // The others were quicker.
+        }
+        let close = || {
+            step.iter().for_each(|step| self.close_round(step));
             self.store.header().rounds().raise(round);
+        };
+        let whole = adds.iter().any(|add| add.entry.ids.is_none()) || step.as_ref().is_some_and(|step| !step.rows_only);
+        if !whole && self.has_parts(&adds) {
+            self.finish_parts(round, &adds, step.as_ref(), by)?;
+            close();
             return Ok(false);
         }
         let stripes = self.store.layout().stripes();
-        let whole = adds.iter().any(|add| add.entry.ids.is_none());
         let backs_up = self.place.spec.updater.backup_lane(me, self.place.workers.len() as u32).is_some();
         if !whole || backs_up {
             emit = None;
@@ -81,14 +92,14 @@ impl LocalShare {
         let mut later = Vec::new();
         let mut buffer = Vec::new();
         for index in touched {
-            if !self.advance(index, round, &adds, emit.as_deref_mut(), &mut buffer, None)? {
+            if !self.advance(index, round, &adds, step.as_ref(), emit.as_deref_mut(), &mut buffer, None)? {
                 later.push(index); // Somebody else is at it: do another one first.
             }
         }
         for index in later {
-            self.advance(index, round, &adds, emit.as_deref_mut(), &mut buffer, Some(by))?;
+            self.advance(index, round, &adds, step.as_ref(), emit.as_deref_mut(), &mut buffer, Some(by))?;
         }
-        self.store.header().rounds().raise(round);
+        close();
         Ok(emit.is_some())
     }
 
@@ -133,6 +144,7 @@ impl LocalShare {
         index: usize,
         round: u64,
         adds: &[Add<'_>],
+        step: Option<&RoundStep>,
         mut emit: Option<&mut (dyn Emit + '_)>,
         buffer: &mut Vec<u8>,
         wait: Option<Deadline>,
@@ -151,7 +163,14 @@ impl LocalShare {
             // The store's count is looked at with the stripe in hand: see the head of this file.
             if self.store.header().rounds().get() < round && progress != all_done(round) {
                 let done = steps_done(progress, round);
-                self.apply_round(&mut hold, elements.clone(), round, done, adds, emit.as_deref_mut());
+                match step {
+                    Some(step) => {
+                        let mut steps = Steps { taken: 0, done, round };
+                        let emit = emit.as_deref_mut().filter(|_| done == 0);
+                        self.step_stripe(&mut hold, elements.clone(), step, &mut steps, adds, emit)?;
+                    }
+                    None => self.apply_round(&mut hold, elements.clone(), round, done, adds, emit.as_deref_mut()),
+                }
                 hold.set_progress(all_done(round));
                 emitted = done == 0;
             }
@@ -247,7 +266,7 @@ impl LocalShare {
     }
 
     /// The rows of a stripe that one add changes, which are a run of its ids.
-    pub(super) fn apply_run(&self, hold: &mut Hold<'_>, elements: Range<u64>, add: &Add<'_>, run: Range<usize>, steps: &mut Steps) {
+    pub(crate) fn apply_run(&self, hold: &mut Hold<'_>, elements: Range<u64>, add: &Add<'_>, run: Range<usize>, steps: &mut Steps) {
         let row_bytes = self.cols as usize * self.dtype.size();
         let ids = &add.ids().unwrap_or_default()[run.clone()];
         for (id, place) in ids.iter().zip(&add.places()[run]) {
@@ -276,17 +295,17 @@ impl LocalShare {
 }
 
 /// The steps of one round on one stripe, counted.
-pub(super) struct Steps {
-    pub(super) round: u64,
+pub(crate) struct Steps {
+    pub(crate) round: u64,
     /// Those that somebody has done before.
-    pub(super) done: u64,
-    pub(super) taken: u64,
+    pub(crate) done: u64,
+    pub(crate) taken: u64,
 }
 
 impl Steps {
     /// Goes one further; what the stripe's word will say then, if there is something to do.
     #[inline]
-    fn next(&mut self) -> Option<Progress<'static>> {
+    pub(crate) fn next(&mut self) -> Option<Progress<'static>> {
         self.taken += 1;
         (self.taken > self.done).then(|| Progress::Stripe(word(self.round, self.taken)))
     }

@@ -7,10 +7,10 @@ use syncline_cluster::{Deadline, Error, WaitGuard, waits};
 use syncline_shm::store::{Busy, Hand, Hold};
 use syncline_shm::wait::{WaitError, wait_for};
 
-use super::{Emit, LocalShare};
+use super::{Emit, LocalShare, Share};
 
 /// Patience with a stripe that somebody holds: it is held for microseconds unless its holder lost its core, or its life.
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     turns: u32,
     since: Option<Instant>,
     by: Deadline,
@@ -19,7 +19,7 @@ pub(super) struct Backoff {
 const SPINS: u32 = 100;
 
 impl Backoff {
-    pub(super) fn new(by: Deadline) -> Backoff {
+    pub(crate) fn new(by: Deadline) -> Backoff {
         Backoff { turns: 0, since: None, by }
     }
 
@@ -54,7 +54,7 @@ const PERSISTENT: Duration = Duration::from_secs(1);
 impl LocalShare {
     /// Takes a stripe, waiting for whoever holds it and inheriting from the dead.
     #[inline]
-    pub(super) fn take<'a>(&'a self, hand: &'a mut Hand, index: usize, by: Deadline) -> Result<Hold<'a>, Error> {
+    pub(crate) fn take<'a>(&'a self, hand: &'a mut Hand, index: usize, by: Deadline) -> Result<Hold<'a>, Error> {
         if self.store.take(index, hand).is_err() {
             self.take_slowly(hand, index, by)?;
         }
@@ -77,7 +77,7 @@ impl LocalShare {
     }
 
     /// Takes a stripe unless somebody who lives holds it.
-    pub(super) fn take_if_free<'a>(&'a self, hand: &'a mut Hand, index: usize) -> Option<Hold<'a>> {
+    pub(crate) fn take_if_free<'a>(&'a self, hand: &'a mut Hand, index: usize) -> Option<Hold<'a>> {
         match self.store.take(index, hand) {
             Ok(()) => {}
             Err(busy) if self.is_dead(busy.hand) && self.inherit(busy, index, hand) => {}
@@ -106,11 +106,11 @@ impl LocalShare {
         Ok(false)
     }
 
-    pub(super) fn is_dead(&self, hand: u32) -> bool {
+    pub(crate) fn is_dead(&self, hand: u32) -> bool {
         self.place.hands.get(hand as usize).is_some_and(|rank| self.place.vigil.has_ended(*rank))
     }
 
-    pub(super) fn inherit(&self, busy: Busy, index: usize, hand: &Hand) -> bool {
+    pub(crate) fn inherit(&self, busy: Busy, index: usize, hand: &Hand) -> bool {
         let progress = |of: u64, value: u64| {
             if let Some(outbox) = self.outboxes.get(of as usize - 1) {
                 outbox.progress_word().set(value);
@@ -124,7 +124,7 @@ impl LocalShare {
     }
 
     /// Elements of one lane as they are, each stripe in one state.
-    pub(super) fn read_elements(&self, lane: usize, elements: Range<u64>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+    pub(crate) fn read_elements(&self, lane: usize, elements: Range<u64>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
         let width = self.store.layout().lanes[lane];
         let (mut at, mut done) = (elements.start, 0);
         while at < elements.end {
@@ -140,7 +140,7 @@ impl LocalShare {
 
     /// Elements of one stripe.
     #[inline]
-    pub(super) fn read_piece(&self, lane: usize, elements: Range<u64>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+    pub(crate) fn read_piece(&self, lane: usize, elements: Range<u64>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
         match self.store.try_read(lane, elements.clone(), out) {
             Ok(()) => Ok(()),
             Err(_) => self.read_slowly(lane, elements, out, by),
@@ -164,7 +164,7 @@ impl LocalShare {
     }
 
     /// Overwrites elements of one lane, stripe by stripe.
-    pub(super) fn write_elements(&self, lane: usize, elements: Range<u64>, bytes: &[u8], by: Deadline) -> Result<(), Error> {
+    pub(crate) fn write_elements(&self, lane: usize, elements: Range<u64>, bytes: &[u8], by: Deadline) -> Result<(), Error> {
         let width = self.store.layout().lanes[lane];
         let (mut at, mut done) = (elements.start, 0);
         while at < elements.end {
@@ -180,7 +180,7 @@ impl LocalShare {
     }
 
     /// Everything, in order, for a worker.
-    pub(super) fn read_all(&self, worker: u32, emit: &mut dyn Emit, by: Deadline) -> Result<(), Error> {
+    pub(crate) fn read_all(&self, worker: u32, emit: &mut dyn Emit, by: Deadline) -> Result<(), Error> {
         let backup = self.place.spec.updater.backup_lane(worker, self.place.workers.len() as u32).map(|lane| lane + 1);
         let mut buffer = Vec::new();
         for index in 0..self.store.layout().stripes() {
@@ -195,7 +195,7 @@ impl LocalShare {
     }
 
     /// One whole stripe: straight to where it belongs, or by way of `buffer`.
-    pub(super) fn read_stripe(&self, elements: Range<u64>, emit: &mut dyn Emit, buffer: &mut Vec<u8>, by: Deadline) -> Result<(), Error> {
+    pub(crate) fn read_stripe(&self, elements: Range<u64>, emit: &mut dyn Emit, buffer: &mut Vec<u8>, by: Deadline) -> Result<(), Error> {
         let bytes = (elements.end - elements.start) as usize * self.dtype.size();
         if let Some(room) = emit.room(elements.start, bytes) {
             return self.read_piece(0, elements, room, by);
@@ -207,7 +207,7 @@ impl LocalShare {
     }
 
     /// Rows by id, in the order asked.
-    pub(super) fn read_rows(&self, worker: u32, ids: &[i64], out: &mut [u8], by: Deadline) -> Result<(), Error> {
+    pub(crate) fn read_rows(&self, worker: u32, ids: &[i64], out: &mut [u8], by: Deadline) -> Result<(), Error> {
         const AHEAD: usize = 8;
         let backup = self.place.spec.updater.backup_lane(worker, self.place.workers.len() as u32).map(|lane| lane + 1);
         let row_bytes = self.cols as usize * self.dtype.size();
@@ -252,12 +252,12 @@ impl LocalShare {
     }
 
     /// Waits until every unfinished worker has published its add number `round`.
-    pub(super) fn wait_for_round(&self, what: &str, worker: u32, round: u64, by: Deadline) -> Result<(), Error> {
+    pub(crate) fn wait_for_round(&self, what: &str, worker: u32, round: u64, by: Deadline) -> Result<(), Error> {
         self.wait_for_clocks(what, worker, round, by, |share, worker| share.outboxes[worker].published())
     }
 
     /// Waits until every unfinished worker has applied `adds` adds.
-    pub(super) fn wait_for_others(&self, worker: u32, adds: u64, by: Deadline) -> Result<(), Error> {
+    pub(crate) fn wait_for_others(&self, worker: u32, adds: u64, by: Deadline) -> Result<(), Error> {
         self.wait_for_clocks("get", worker, adds, by, |share, worker| share.outboxes[worker].applied())
     }
 
@@ -295,6 +295,11 @@ impl LocalShare {
                     .collect::<Vec<_>>()
             };
             let slow = started.elapsed() > LOOK;
+            if slow {
+                // Who left without ever opening the table has not said here that it is done.
+                let left = |worker: &usize| vigil.has_left(self.place.workers[*worker]) && behind(worker);
+                workers.clone().filter(left).for_each(|worker| Share::finish(self, worker as u32));
+            }
             // Told once and kept: a circle is one of waits that stand.
             if let Some(first) = missing().first().copied().filter(|first| slow && told.as_ref().is_none_or(|(rank, _)| rank != first)) {
                 drop(told.take());

@@ -16,10 +16,12 @@ use std::time::Duration;
 use syncline_cluster::{Deadline, Error};
 
 use super::baton::{Baton, Held, NoTurn};
+use super::gate::{self, Gates};
 use super::layout::Layout;
 use super::line::Line;
-use super::parts::{At, Member, Pairs, Parts, Rest, split};
+use super::parts::{At, Load, Member, Pairs, Parts, Rest, split};
 use super::reach::{Places, Reach};
+use super::words::Code;
 use crate::share::{LaneInfo, Share};
 use crate::{AddOptions, Consistency};
 
@@ -70,6 +72,15 @@ struct Queue {
     closing: bool,
 }
 
+/// How a caller wants something moved.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner {
+    /// Its turn among the large frames to and from a server; none takes no turns.
+    pub(crate) priority: Option<i32>,
+    /// What the bytes of a delta mean, or those of a reply shall, if not numbers as they are.
+    pub(crate) code: Option<Code>,
+}
+
 struct QueuedAdd {
     what: What,
     delta: Vec<u8>,
@@ -78,9 +89,15 @@ struct QueuedAdd {
 /// What the bytes in the queue are.
 enum What {
     /// A delta.
-    Add { ids: Option<Vec<i64>>, options: AddOptions },
+    Add { ids: Option<Vec<i64>>, options: AddOptions, code: Option<Code>, priority: Option<i32> },
     /// The end of one that is under way to this part: nothing may overtake it.
     Rest { part: usize },
+}
+
+impl Manner {
+    fn load(self, delta: &[u8]) -> Load<'_> {
+        self.code.map_or(Load::Rows(delta), |code| Load::Words(code, delta))
+    }
 }
 
 impl Spread {
@@ -91,6 +108,7 @@ impl Spread {
         form: Form,
         here: Vec<Option<Arc<dyn Share>>>,
         reach: Arc<dyn Reach>,
+        gates: &Gates,
         by: Deadline,
     ) -> Result<Spread, Error> {
         let mut members = Vec::with_capacity(here.len());
@@ -99,7 +117,8 @@ impl Spread {
                 Some(share) => At::Here(share),
                 None => {
                     let server = places.server_of(part, worker);
-                    At::There(Box::new(Line::new(reach.link(server, places.lane(part, worker), by)?, server, places.table)))
+                    let link = reach.link(server, places.lane(part, worker), by)?;
+                    At::There(Box::new(Line::new(link, server, places.table, gates.to(server))))
                 }
             };
             members.push(Member { at, made: 0 });
@@ -116,6 +135,7 @@ impl Spread {
             failure: None,
             broken: None,
             finished: false,
+            priority: None,
         };
         let table = Arc::new(Table { places, form, reach, parts: Baton::new(parts), queue: Mutex::default(), changed: Condvar::new() });
         let courier = {
@@ -127,12 +147,35 @@ impl Spread {
     }
 
     /// Adds `delta`, the whole table or one row per id; see [`Table::add`](crate::Table::add).
-    pub(crate) fn add(&self, delta: &[u8], ids: Option<&[i64]>, options: &AddOptions, wait: bool, by: Deadline) -> Result<(), Error> {
+    ///
+    /// In a code, the delta is the words of the whole table.
+    pub(crate) fn add_in(
+        &self,
+        manner: Manner,
+        delta: &[u8],
+        ids: Option<&[i64]>,
+        options: &AddOptions,
+        wait: bool,
+        by: Deadline,
+    ) -> Result<(), Error> {
         let table = &self.table;
-        table.check_len("add", delta.len(), ids)?;
+        let plain; // what cannot be cut travels as numbers
+        let (delta, manner) = match manner.code {
+            Some(code) if !table.takes_words(code, delta)? => {
+                let mut numbers = vec![0; table.bytes()];
+                code.decode(delta, &mut numbers)?;
+                plain = numbers;
+                (&plain[..], Manner { code: None, ..manner })
+            }
+            _ => (delta, manner),
+        };
+        if manner.code.is_none() {
+            table.check_len("add", delta.len(), ids)?;
+        }
         if wait {
             let mut parts = table.turn("add", by)?;
-            parts.add(ids, delta, options, by)?;
+            parts.set_priority(manner.priority);
+            parts.add(ids, manner.load(delta), options, by)?;
             let settled = parts.settle(by);
             parts.surface(by)?;
             return settled;
@@ -143,30 +186,39 @@ impl Spread {
             && table.queue().adds.is_empty()
         {
             parts.surface(by)?;
-            if delta.len() <= SMALL {
-                return parts.add(ids, delta, options, by);
+            parts.set_priority(manner.priority);
+            if delta.len() <= SMALL && !(delta.len() as u64 > gate::SMALL && parts.would_wait()) {
+                return parts.add(ids, manner.load(delta), options, by);
             }
             let patience = Duration::from_micros((delta.len() / COPIES) as u64);
-            if let Some(rest) = parts.add_some(ids, delta, options, patience, by)? {
+            if manner.code.is_none()
+                && delta.len() > SMALL
+                && let Some(rest) = parts.add_some(ids, delta, options, patience, by)?
+            {
                 table.keep_rest(rest, delta); // before anybody else gets the parts
                 return Ok(());
             }
         }
-        table.enqueue(delta, ids, options, by)
+        table.enqueue(delta, ids, options, manner, by)
     }
 
     /// Fetches the whole table or one row per id into `out`.
-    pub(crate) fn get(&self, out: &mut [u8], ids: Option<&[i64]>, by: Deadline) -> Result<(), Error> {
+    pub(crate) fn get_in(&self, manner: Manner, out: &mut [u8], ids: Option<&[i64]>, by: Deadline) -> Result<(), Error> {
         self.table.check_len("get", out.len(), ids)?;
         let mut parts = self.table.turn("get", by)?;
-        let got = parts.get(ids, out, by);
+        parts.set_priority(manner.priority);
+        let got = match manner.code {
+            Some(code) => parts.get_words(code, out, by),
+            None => parts.get(ids, out, by),
+        };
         parts.surface(by)?;
         got
     }
 
     /// Adds and fetches; the delta goes out from where it is.
-    pub(crate) fn add_get(
+    pub(crate) fn add_get_in(
         &self,
+        manner: Manner,
         delta: &[u8],
         out: &mut [u8],
         ids: Option<&[i64]>,
@@ -176,7 +228,8 @@ impl Spread {
         self.table.check_len("add_get", delta.len(), ids)?;
         self.table.check_len("add_get", out.len(), ids)?;
         let mut parts = self.table.turn("add_get", by)?;
-        parts.add(ids, delta, options, by)?;
+        parts.set_priority(manner.priority);
+        parts.add(ids, Load::Rows(delta), options, by)?;
         let got = parts.get(ids, out, by);
         parts.surface(by)?;
         got
@@ -232,6 +285,14 @@ impl Spread {
     pub(crate) fn write_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
         let lane_bytes = self.table.lane_bytes(lane)?;
         self.table.turn("load", by)?.write_lane(lane, lane_bytes, first_row, bytes, by)
+    }
+
+    /// The first row of each part that has any.
+    pub(crate) fn first_rows(&self) -> Vec<u64> {
+        match &self.table.form.layout {
+            Layout::Ranges(ranges) => ranges.iter().filter(|range| !range.is_empty()).map(|range| range.start).collect(),
+            Layout::Hashed(_) => Vec::new(),
+        }
     }
 
     /// All pairs of a key-value table, server after server, each by key; `here` gives those of this process.
@@ -307,7 +368,7 @@ impl Table {
     }
 
     /// Copies an add into the queue when there is room.
-    fn enqueue(&self, delta: &[u8], ids: Option<&[i64]>, options: &AddOptions, by: Deadline) -> Result<(), Error> {
+    fn enqueue(&self, delta: &[u8], ids: Option<&[i64]>, options: &AddOptions, manner: Manner, by: Deadline) -> Result<(), Error> {
         const NAP: Duration = Duration::from_millis(200);
         let mut queue = self.queue();
         if let Some(error) = queue.failed.take() {
@@ -327,7 +388,7 @@ impl Table {
         drop(queue); // copying takes a while; this thread's next add cannot overtake it, and those of others have no order
         copy.clear();
         copy.extend_from_slice(delta);
-        let what = What::Add { ids: ids.map(<[i64]>::to_vec), options: *options };
+        let what = What::Add { ids: ids.map(<[i64]>::to_vec), options: *options, code: manner.code, priority: manner.priority };
         self.queue().adds.push_back(QueuedAdd { what, delta: copy });
         self.changed.notify_all();
         Ok(())
@@ -358,7 +419,11 @@ impl Table {
             drop(queue);
             let sent = match &add.what {
                 What::Rest { part } => parts.add_rest(*part, &add.delta, by),
-                What::Add { ids, options } if hopeful => parts.add(ids.as_deref(), &add.delta, options, by),
+                What::Add { ids, options, code, priority } if hopeful => {
+                    parts.set_priority(*priority);
+                    let manner = Manner { code: *code, priority: *priority };
+                    parts.add(ids.as_deref(), manner.load(&add.delta), options, by)
+                }
                 What::Add { .. } => Ok(()),
             };
             let mut queue = self.queue();
@@ -406,6 +471,25 @@ impl Table {
             None => "a key-value table needs a list of keys".into(),
         };
         Err(Error::ShapeMismatch { operation, detail })
+    }
+
+    /// Bytes of the whole table.
+    fn bytes(&self) -> usize {
+        self.form.layout.rows().unwrap_or(0) as usize * self.form.row_bytes
+    }
+
+    /// Whether the words of the whole table, which these must be, can travel as they are.
+    fn takes_words(&self, code: Code, words: &[u8]) -> Result<bool, Error> {
+        let numbers = self.bytes() / 4;
+        if words.len() != code.quantizer().encoded_len(numbers) {
+            let operation = format!("add of {}", self.places.name);
+            let (name, wanted) = (code.quantizer().name(), code.quantizer().encoded_len(numbers));
+            return Err(Error::ShapeMismatch {
+                operation,
+                detail: format!("{numbers} numbers are {wanted} bytes of {name}, not {}", words.len()),
+            });
+        }
+        Ok(self.form.layout.can_be_cut(code, self.form.row_bytes / 4))
     }
 
     fn lane_bytes(&self, lane: usize) -> Result<usize, Error> {

@@ -8,6 +8,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::words::Code;
+
 /// How the ids of a table map to its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Layout {
@@ -69,6 +71,13 @@ impl Layout {
             Layout::Ranges(ranges) => Some(ranges.last().map_or(0, |range| range.end)),
             Layout::Hashed(_) => None,
         }
+    }
+
+    /// Whether the parts, with so many numbers to a row, are cut between blocks of this code.
+    pub(crate) fn can_be_cut(&self, code: Code, numbers: usize) -> bool {
+        let Layout::Ranges(ranges) = self else { return false };
+        let all = self.rows().unwrap_or(0) as usize * numbers;
+        code.can_be_cut(ranges.iter().map(|range| range.start as usize * numbers), all)
     }
 
     /// The pieces of a request, in order of part: those that hold something of it, or all parts (`everywhere`: a clock ticks there).

@@ -5,12 +5,14 @@
 //! *orphan* behind, which is skipped when it arrives.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error};
 use syncline_transport::{Link, LinkError, OutFrame, RecvHalf, SendHalf};
 use syncline_wire::{Fingerprint, Kind};
 
+use super::gate::{self, Gate};
 use super::messages::{Reply, Request};
 use super::reach::Reach;
 
@@ -44,13 +46,26 @@ pub(crate) struct Line {
     refused: Option<(Option<u64>, Error)>,
     /// What ended the link; told again to whoever asks for more.
     ended: Option<Error>,
+    gate: Arc<Gate>,
+    /// The turn of large frames among those to this server, if they take turns.
+    priority: Option<i32>,
 }
 
 impl Line {
     /// Over `link` with rank `server`, for the table of this name.
-    pub(crate) fn new(link: Link, server: u32, table: Fingerprint) -> Line {
+    pub(crate) fn new(link: Link, server: u32, table: Fingerprint, gate: Arc<Gate>) -> Line {
         let (send, recv) = link.split();
-        Line { server, table, send, recv, next: 0, expected: VecDeque::new(), refused: None, ended: None }
+        Line { server, table, send, recv, next: 0, expected: VecDeque::new(), refused: None, ended: None, gate, priority: None }
+    }
+
+    /// From now on large frames take turns with those of other tables to the same server; `None`: they do not.
+    pub(crate) fn set_priority(&mut self, priority: Option<i32>) {
+        self.priority = priority;
+    }
+
+    /// Whether a large frame would have to wait for its turn.
+    pub(crate) fn would_wait(&self) -> bool {
+        self.priority.is_some() && !self.gate.is_free()
     }
 
     /// Sends a request whose reply nobody waits for.
@@ -95,6 +110,8 @@ impl Line {
         let frame =
             OutFrame { sequence: self.next, fingerprint: self.table, meta: &meta, payload: &payload, ..OutFrame::new(Kind::TABLE_REQUEST) };
         let total = frame.payload_len() + large.len() as u64;
+        let gate = Arc::clone(&self.gate);
+        let _turn = self.priority.map(|priority| gate.enter(priority, by));
         let begun = self.send.begin(&frame, total, by);
         begun.map_err(|error| self.failed(request.name(), started, &error, reach))?;
         self.next += 1;
@@ -106,8 +123,17 @@ impl Line {
     pub(crate) fn rest(&mut self, operation: &str, bytes: &[u8], reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
         self.check()?;
         let started = Instant::now();
+        let gate = Arc::clone(&self.gate);
+        let turn = self.priority.map(|priority| gate.enter(priority, by));
         // As with half a reply: a link that is left in the middle of a request is lost.
-        self.send.piece(bytes, by.extended(REST)).map_err(|error| self.failed(operation, started, &error, reach))
+        let sent = match turn {
+            None => self.send.piece(bytes, by.extended(REST)),
+            Some(turn) => bytes.chunks(gate::CHUNK).try_for_each(|chunk| {
+                turn.progress();
+                self.send.piece(chunk, by.extended(REST))
+            }),
+        };
+        sent.map_err(|error| self.failed(operation, started, &error, reach))
     }
 
     /// Sends a request; [`reply`](Line::reply) brings its answer.
@@ -119,7 +145,11 @@ impl Line {
         self.check()?;
         let (meta, started) = (request.encode(), Instant::now());
         let frame = OutFrame { sequence: self.next, fingerprint: self.table, meta: &meta, payload, ..OutFrame::new(Kind::TABLE_REQUEST) };
-        self.send.send(&frame, by).map_err(|error| self.failed(request.name(), started, &error, reach))?;
+        let sent = match self.priority.filter(|_| frame.payload_len() > gate::SMALL) {
+            Some(priority) => send_in_turn(self.send.as_mut(), &frame, &self.gate, priority, by),
+            None => self.send.send(&frame, by),
+        };
+        sent.map_err(|error| self.failed(request.name(), started, &error, reach))?;
         self.next += 1;
         self.expected.push_back(expected);
         Ok(())
@@ -224,6 +254,20 @@ impl Line {
     pub(crate) fn goodbye(&mut self) {
         let _ = self.send.send(&OutFrame::new(Kind::GOODBYE), Deadline::after(Duration::from_millis(100)));
     }
+}
+
+/// Sends a large frame when it is its turn, and shows that it moves.
+fn send_in_turn(send: &mut dyn SendHalf, frame: &OutFrame<'_>, gate: &Gate, priority: i32, by: Deadline) -> Result<(), LinkError> {
+    let pass = gate.enter(priority, by);
+    if send.pollable().is_none() {
+        return send.send(frame, by); // memory takes a frame as it is, at once or not at all
+    }
+    send.begin(&OutFrame { payload: &[], ..*frame }, frame.payload_len(), by)?;
+    for chunk in frame.payload.iter().flat_map(|piece| piece.chunks(gate::CHUNK)) {
+        send.piece(chunk, by.extended(REST))?;
+        pass.progress();
+    }
+    Ok(())
 }
 
 /// Fills `buffer` with the next bytes of the body; too few are an error.

@@ -18,6 +18,7 @@ use syncline_wire::codec::{decode_message, encode_message};
 use syncline_wire::message::MAX_TEXT;
 use syncline_wire::{Limits, WireError};
 
+use super::words::Code;
 use crate::AddOptions;
 
 /// Bytes of one id in a payload.
@@ -77,6 +78,8 @@ pub(crate) enum Request {
         rows: Rows,
         /// Milliseconds.
         patience: u32,
+        /// The turn of a large reply among those to this worker, if they take turns.
+        priority: Option<i32>,
     },
     /// Fetch what others changed.
     Changed {
@@ -124,6 +127,30 @@ pub(crate) enum Request {
     Import {
         /// How many.
         pairs: u64,
+    },
+    /// As [`Add`](Request::Add) of all rows, in few bits. Payload: the words of this share's numbers.
+    AddWords {
+        /// Its number.
+        sequence: u64,
+        /// What the words mean.
+        code: Code,
+        /// What travels with it.
+        options: AddOptions,
+        /// Who decides whether it counts, if not this very message.
+        hold: Option<Hold>,
+        /// Milliseconds.
+        patience: u32,
+    },
+    /// Fetch all rows in fewer bits.
+    GetWords {
+        /// Adds that this worker has made at this share.
+        own_adds: u64,
+        /// What the words shall mean.
+        code: Code,
+        /// Milliseconds.
+        patience: u32,
+        /// As in [`Get`](Request::Get).
+        priority: Option<i32>,
     },
 }
 
@@ -180,6 +207,22 @@ pub(crate) struct Bounds {
     pub(crate) row_bytes: u64,
     /// Rows of this share; none for an open key space.
     pub(crate) rows: Option<u64>,
+    /// Its elements are f32, so that they may come in few bits.
+    pub(crate) floats: bool,
+}
+
+impl Bounds {
+    /// How many numbers a share has, if they may travel in this code.
+    fn numbers(&self, code: Code) -> Result<u64, WireError> {
+        let refuse = |cause| Err(WireError::Field { message: "quantized numbers", field: "code", cause });
+        if code.check().is_err() {
+            return refuse("has a parameter that makes no sense");
+        }
+        match self.rows.filter(|_| self.floats) {
+            Some(rows) => Ok(rows.saturating_mul(self.row_bytes / 4)),
+            None => refuse("is for tables of float32"),
+        }
+    }
 }
 
 impl Request {
@@ -204,6 +247,17 @@ impl Request {
             }
             Request::Get { rows: Rows::Listed(count), .. } => count.checked_mul(ID_BYTES),
             Request::WriteLane { .. } => Some(payload),
+            Request::AddWords { code, .. } => {
+                let numbers = bounds.numbers(*code)?;
+                Some(payload).filter(|payload| code.takes(*payload, numbers))
+            }
+            Request::GetWords { code, .. } => {
+                bounds.numbers(*code)?;
+                if !code.suits_values() {
+                    return Err(WireError::Field { message: "get", field: "code", cause: "is for gradients" });
+                }
+                Some(0)
+            }
             _ => Some(0),
         };
         if expected != Some(payload) {
@@ -222,8 +276,8 @@ impl Request {
     /// The name that errors and logs use.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Request::Add { .. } | Request::Commit { .. } | Request::Drop { .. } => "add",
-            Request::Get { .. } => "get",
+            Request::Add { .. } | Request::AddWords { .. } | Request::Commit { .. } | Request::Drop { .. } => "add",
+            Request::Get { .. } | Request::GetWords { .. } => "get",
             Request::Changed { .. } => "get_changed",
             Request::Settle { .. } => "flush",
             Request::Finish => "finish",
@@ -250,11 +304,35 @@ impl Reply {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { row_bytes: 12, rows: Some(5) };
+    const BOUNDS: Bounds = Bounds { row_bytes: 12, rows: Some(5), floats: true };
 
     fn add(rows: Rows) -> Request {
         let options = AddOptions { learning_rate: Some(0.5), ..AddOptions::default() };
         Request::Add { sequence: 300, rows, options, hold: Some(Hold { primary: 1, sequence: 7 }), patience: 30_000 }
+    }
+
+    fn add_words(code: Code) -> Request {
+        Request::AddWords { sequence: 3, code, options: AddOptions::default(), hold: None, patience: 1 }
+    }
+
+    #[test]
+    fn words_are_held_against_the_share_and_their_code_against_sense() {
+        let decode = |code: Code, payload| Request::decode(&add_words(code).encode(), payload, &BOUNDS);
+        for (code, good) in [(Code::TwoBit { threshold: 0.5 }, 4), (Code::OneBit { threshold: -1.0 }, 4), (Code::F16, 30), (Code::Int8, 19)]
+        {
+            assert!(decode(code, good).is_ok(), "{code:?}: 15 numbers");
+            assert!(decode(code, good + 4).is_err() && decode(code, good - 1).is_err(), "{code:?}");
+        }
+        let top = Code::TopK { ratio: 0.1 };
+        assert!((0..=15).all(|kept| decode(top, 8 * kept).is_ok()), "a part may have any number of the largest");
+        assert!(decode(top, 8 * 16).is_err() && decode(top, 12).is_err());
+        for code in [Code::TwoBit { threshold: f32::NAN }, Code::OneBit { threshold: f32::NAN }, Code::TopK { ratio: 2.0 }] {
+            assert!(decode(code, 4).is_err(), "{code:?}");
+        }
+        let get = |code| Request::decode(&Request::GetWords { own_adds: 0, code, patience: 0, priority: None }.encode(), 0, &BOUNDS);
+        assert!(get(Code::BF16).is_ok() && get(Code::TwoBit { threshold: 0.5 }).is_err());
+        let whole_numbers = Bounds { floats: false, ..BOUNDS };
+        assert!(Request::decode(&add_words(Code::F16).encode(), 30, &whole_numbers).is_err());
     }
 
     #[test]
@@ -268,7 +346,7 @@ mod tests {
             ),
             ("commit", hex(Request::Commit { sequence: 300 }.encode())),
             ("drop", hex(Request::Drop { sequence: 1 }.encode())),
-            ("get", hex(Request::Get { own_adds: 4, rows: Rows::Listed(3), patience: 100 }.encode())),
+            ("get", hex(Request::Get { own_adds: 4, rows: Rows::Listed(3), patience: 100, priority: Some(-2) }.encode())),
             ("changed", hex(Request::Changed { own_adds: 4, patience: 100 }.encode())),
             ("settle", hex(Request::Settle { sequence: 4, patience: 100, lost: vec![2] }.encode())),
             ("finish", hex(Request::Finish.encode())),
@@ -277,6 +355,8 @@ mod tests {
             ("write lane", hex(Request::WriteLane { lane: 1, first_row: 2, patience: 4 }.encode())),
             ("export", hex(Request::Export.encode())),
             ("import", hex(Request::Import { pairs: 2 }.encode())),
+            ("add words", hex(add_words(Code::TwoBit { threshold: 0.5 }).encode())),
+            ("get words", hex(Request::GetWords { own_adds: 4, code: Code::Int8, patience: 100, priority: None }.encode())),
             ("staged", hex(Reply::Staged.encode())),
             ("done", hex(Reply::Done.encode())),
             ("data", hex(Reply::Data { rows: 128 }.encode())),
@@ -290,8 +370,8 @@ mod tests {
         for (request, payload) in [
             (add(Rows::Listed(2)), 40),
             (add(Rows::All), 60),
-            (Request::Get { own_adds: 0, rows: Rows::Listed(3), patience: 0 }, 24),
-            (Request::Get { own_adds: 0, rows: Rows::All, patience: 0 }, 0),
+            (Request::Get { own_adds: 0, rows: Rows::Listed(3), patience: 0, priority: None }, 24),
+            (Request::Get { own_adds: 0, rows: Rows::All, patience: 0, priority: None }, 0),
             (Request::Import { pairs: 1 }, 20),
             (Request::Finish, 0),
         ] {
@@ -307,15 +387,15 @@ mod tests {
         for rows in [u64::MAX, u64::MAX / 12, 1 << 61] {
             assert!(Request::decode(&add(Rows::Listed(rows)).encode(), 40, &BOUNDS).is_err());
         }
-        let greedy = Request::Get { own_adds: 0, rows: Rows::Listed(1 << 37), patience: 0 };
+        let greedy = Request::Get { own_adds: 0, rows: Rows::Listed(1 << 37), patience: 0, priority: None };
         assert!(matches!(Request::decode(&greedy.encode(), 1 << 40, &BOUNDS), Err(WireError::TooLarge { .. })));
     }
 
     #[test]
     fn an_open_key_space_has_no_all() {
-        let keys = Bounds { row_bytes: 4, rows: None };
+        let keys = Bounds { row_bytes: 4, rows: None, floats: true };
         assert!(Request::decode(&add(Rows::All).encode(), 0, &keys).is_err());
-        assert!(Request::decode(&Request::Get { own_adds: 0, rows: Rows::All, patience: 0 }.encode(), 0, &keys).is_err());
+        assert!(Request::decode(&Request::Get { own_adds: 0, rows: Rows::All, patience: 0, priority: None }.encode(), 0, &keys).is_err());
         assert!(Request::decode(&add(Rows::Listed(1)).encode(), 12, &keys).is_ok());
     }
 }

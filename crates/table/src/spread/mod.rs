@@ -10,6 +10,7 @@
 mod baton;
 mod client;
 mod estate;
+mod gate;
 mod layout;
 mod line;
 pub(crate) mod messages;
@@ -22,9 +23,12 @@ mod refusal;
 mod server;
 #[cfg(test)]
 mod tests;
+mod words;
 
-pub(crate) use client::{Form, Spread};
+pub(crate) use client::{Form, Manner, Spread};
 pub(crate) use estate::Watch;
+pub(crate) use gate::Gates;
 pub(crate) use layout::{Layout, scattered};
 pub(crate) use reach::{Fate, Places, Reach};
 pub(crate) use server::Service;
+pub(crate) use words::Code;

@@ -10,6 +10,7 @@ use super::line::Line;
 use super::messages::{Reply, Rows};
 use super::parts::Pairs;
 use super::reach::Reach;
+use super::words::Code;
 use crate::share::Selection;
 
 /// Which rows a piece asks for, as it travels.
@@ -130,6 +131,18 @@ pub(super) fn receive_rows(
         target.take(out, &chunk[..next])?;
     }
     target.check("get")
+}
+
+/// Reads the reply to a get in fewer bits, straight to its place.
+pub(super) fn receive_words(line: &mut Line, code: Code, out: &mut [u8], reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+    let reply = line.reply("get", reach, by)?;
+    let (left, numbers) = (line.left(), out.len() / 4);
+    match reply {
+        Reply::Data { rows } if rows == numbers as u64 && code.takes(left, rows) => {}
+        Reply::Data { rows } => return Err(mismatch("get", format!("{rows} numbers in {left} bytes came where {numbers} were asked for"))),
+        other => return Err(unexpected("get", &other)),
+    }
+    code.decode_from(left as usize, out, &mut |room| line.read("get", room, reach, by))
 }
 
 /// Reads a reply of ids and rows.

@@ -7,6 +7,7 @@ use syncline_cluster::{Deadline, Error};
 use syncline_transport::{LinkError, OutFrame, SendHalf};
 use syncline_wire::{Fingerprint, Kind};
 
+use super::gate::{self, Gate, Pass};
 use super::messages::Reply;
 use super::server::Trouble;
 
@@ -27,20 +28,26 @@ pub(crate) struct Outflow<'a> {
     gathered: Vec<u8>,
     lost: Option<LinkError>,
     by: Deadline,
+    turn: Turn<'a>,
+}
+
+/// Whether a large reply waits for its turn.
+enum Turn<'a> {
+    No,
+    Wanted(&'a Gate, i32),
+    Has(Pass<'a>),
 }
 
 impl<'a> Outflow<'a> {
-    /// A reply of so many rows.
-    pub(crate) fn new(
-        send: &'a mut dyn SendHalf,
-        sequence: u64,
-        table: Fingerprint,
-        rows: u64,
-        row_bytes: usize,
-        by: Deadline,
-    ) -> Outflow<'a> {
-        let total = rows * row_bytes as u64; // both were checked against what a frame may carry
-        Outflow { send, sequence, table, rows, total, left: total, begun: false, gathered: Vec::new(), lost: None, by }
+    /// A reply of so many rows, in `total` bytes.
+    pub(crate) fn new(send: &'a mut dyn SendHalf, sequence: u64, table: Fingerprint, rows: u64, total: u64, by: Deadline) -> Outflow<'a> {
+        Outflow { send, sequence, table, rows, total, left: total, begun: false, gathered: Vec::new(), lost: None, by, turn: Turn::No }
+    }
+
+    /// The same, behind `gate` with this priority if it is large.
+    pub(crate) fn in_turn(self, gate: &'a Gate, priority: Option<i32>) -> Outflow<'a> {
+        let turn = priority.filter(|_| self.total > gate::SMALL).map_or(Turn::No, |priority| Turn::Wanted(gate, priority));
+        Outflow { turn, ..self }
     }
 
     /// Takes the next bytes.
@@ -93,7 +100,13 @@ impl<'a> Outflow<'a> {
 
     fn emit(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
         if self.begun {
+            if let Turn::Has(pass) = &self.turn {
+                pass.progress();
+            }
             return if bytes.is_empty() { Ok(()) } else { self.send.piece(bytes, self.by) };
+        }
+        if let Turn::Wanted(gate, priority) = self.turn {
+            self.turn = Turn::Has(gate.enter(priority, self.by));
         }
         self.begun = true;
         let meta = Reply::Data { rows: self.rows }.encode();

@@ -1,5 +1,6 @@
 //! All parts of one table as one worker reaches them, and what is done to them one operation at a time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +11,14 @@ use super::layout::{Layout, Piece, Places};
 use super::line::Line;
 use super::messages::{Hold, Reply, Request};
 use super::moving::{
-    Target, data, filler, gathered, id_bytes, mismatch, patience, receive_pairs, receive_rows, rows, selection, unexpected, words,
+    Target, data, filler, gathered, id_bytes, mismatch, patience, receive_pairs, receive_rows, receive_words, rows, selection, unexpected,
+    words,
 };
 use super::protocol::{Adding, Step};
 use super::reach::{Fate, Reach};
+use super::words::Code;
 use crate::AddOptions;
-use crate::share::Share;
+use crate::share::{Selection, Share};
 
 /// Ids or keys, and the bytes of their rows or values.
 pub(crate) type Pairs = (Vec<i64>, Vec<u8>);
@@ -51,6 +54,60 @@ pub(crate) struct Parts {
     pub(crate) broken: Option<Error>,
     /// This worker said that it is done. Its servers may leave now.
     pub(crate) finished: bool,
+    /// The turn of what is fetched, among all that servers send to this worker.
+    pub(crate) priority: Option<i32>,
+}
+
+/// What an add carries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Load<'a> {
+    /// Rows as the table has them.
+    Rows(&'a [u8]),
+    /// All of them, in few bits.
+    Words(Code, &'a [u8]),
+}
+
+impl<'a> Load<'a> {
+    /// The bytes for one part; `rows` is what the table has.
+    fn bytes(&self, piece: &Piece<'_>, row_bytes: usize, rows: u64) -> Cow<'a, [u8]> {
+        match (self, &piece.places, &piece.ids) {
+            (Load::Words(code, words), Places::Run(run), None) => {
+                let numbers = row_bytes / 4;
+                code.cut(words, run.start * numbers..run.end * numbers, rows as usize * numbers)
+            }
+            (Load::Words(..), ..) => Cow::Borrowed(&[]), // a tick
+            (Load::Rows(rows), places, _) => gathered(places, rows, row_bytes),
+        }
+    }
+
+    fn request(&self, piece: &Piece<'_>, sequence: u64, options: &AddOptions, hold: Option<Hold>, by: Deadline) -> Request {
+        match self {
+            Load::Words(code, _) if piece.ids.is_none() => {
+                Request::AddWords { sequence, code: *code, options: *options, hold, patience: patience(by) }
+            }
+            _ => Request::Add { sequence, rows: rows(piece), options: *options, hold, patience: patience(by) },
+        }
+    }
+
+    /// Stages what concerns one part in memory.
+    #[expect(clippy::too_many_arguments, reason = "those of `Share::stage`, and what the bytes are")]
+    fn stage(
+        &self,
+        share: &dyn Share,
+        worker: u32,
+        sequence: u64,
+        piece: &Piece<'_>,
+        bytes: &[u8],
+        options: &AddOptions,
+        by: Deadline,
+    ) -> Result<(), Error> {
+        match self {
+            Load::Words(code, _) if piece.ids.is_none() => {
+                share.stage(worker, sequence, Selection::All, options, &mut |target| code.decode(bytes, target), by)
+            }
+            _ => share.stage(worker, sequence, selection(piece), options, &mut filler(bytes), by),
+        }
+    }
 }
 
 impl Parts {
@@ -60,7 +117,7 @@ impl Parts {
     }
 
     /// Adds `delta`: on several parts as one. Returns when it counts, or on one part elsewhere when it is on its way.
-    pub(crate) fn add(&mut self, ids: Option<&[i64]>, delta: &[u8], options: &AddOptions, by: Deadline) -> Result<(), Error> {
+    pub(crate) fn add(&mut self, ids: Option<&[i64]>, delta: Load<'_>, options: &AddOptions, by: Deadline) -> Result<(), Error> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
@@ -92,7 +149,7 @@ impl Parts {
         }
         let pieces = self.pieces("add", ids, self.ticks)?;
         let [piece @ Piece { part, places: Places::Run(run), .. }] = &pieces[..] else { return Ok(None) };
-        if !matches!(&self.members[*part].at, At::There(line) if line.takes_offers()) {
+        if !matches!(&self.members[*part].at, At::There(line) if line.takes_offers() && !line.would_wait()) {
             return Ok(None);
         }
         self.forsake();
@@ -129,17 +186,17 @@ impl Parts {
         Ok(())
     }
 
-    fn add_to_one(&mut self, piece: &Piece<'_>, delta: &[u8], options: &AddOptions, by: Deadline) -> Result<(), Error> {
-        let bytes = gathered(&piece.places, delta, self.row_bytes);
+    fn add_to_one(&mut self, piece: &Piece<'_>, delta: Load<'_>, options: &AddOptions, by: Deadline) -> Result<(), Error> {
+        let bytes = delta.bytes(piece, self.row_bytes, self.layout.rows().unwrap_or(0));
         let member = &mut self.members[piece.part];
         let sequence = member.made + 1;
         match &mut member.at {
             At::Here(share) => {
-                share.stage(self.worker, sequence, selection(piece), options, &mut filler(&bytes), by)?;
+                delta.stage(&**share, self.worker, sequence, piece, &bytes, options, by)?;
                 share.publish(self.worker, sequence)?;
             }
             At::There(line) => {
-                let request = Request::Add { sequence, rows: rows(piece), options: *options, hold: None, patience: patience(by) };
+                let request = delta.request(piece, sequence, options, None, by);
                 line.tell(&request, Some(sequence), &[&id_bytes(piece), &bytes], &*self.reach, by)?;
             }
         }
@@ -147,7 +204,7 @@ impl Parts {
         Ok(())
     }
 
-    fn add_to_several(&mut self, pieces: &[Piece<'_>], delta: &[u8], options: &AddOptions, by: Deadline) -> Result<(), Error> {
+    fn add_to_several(&mut self, pieces: &[Piece<'_>], delta: Load<'_>, options: &AddOptions, by: Deadline) -> Result<(), Error> {
         let here = self.members.iter().position(|member| matches!(member.at, At::Here(_)));
         let mut adding = Adding::new(pieces.iter().map(|piece| piece.part).collect(), here);
         let primary = adding.primary();
@@ -177,23 +234,17 @@ impl Parts {
         &mut self,
         adding: &mut Adding,
         pieces: &[Piece<'_>],
-        delta: &[u8],
+        delta: Load<'_>,
         options: &AddOptions,
         hold: Hold,
         by: Deadline,
     ) -> Result<Vec<Step>, Box<Struck>> {
-        let reach = Arc::clone(&self.reach);
+        let (reach, all) = (Arc::clone(&self.reach), self.layout.rows().unwrap_or(0));
         for piece in pieces {
             let member = &mut self.members[piece.part];
             if let At::There(line) = &mut member.at {
-                let bytes = gathered(&piece.places, delta, self.row_bytes);
-                let request = Request::Add {
-                    sequence: member.made + 1,
-                    rows: rows(piece),
-                    options: *options,
-                    hold: Some(hold),
-                    patience: patience(by),
-                };
+                let bytes = delta.bytes(piece, self.row_bytes, all);
+                let request = delta.request(piece, member.made + 1, options, Some(hold), by);
                 line.ask(&request, &[&id_bytes(piece), &bytes], &*reach, by).map_err(|error| struck(piece.part, error))?;
             }
         }
@@ -201,8 +252,8 @@ impl Parts {
         for piece in pieces {
             let member = &self.members[piece.part];
             if let At::Here(share) = &member.at {
-                let bytes = gathered(&piece.places, delta, self.row_bytes);
-                let staged = share.stage(self.worker, member.made + 1, selection(piece), options, &mut filler(&bytes), by);
+                let bytes = delta.bytes(piece, self.row_bytes, all);
+                let staged = delta.stage(&**share, self.worker, member.made + 1, piece, &bytes, options, by);
                 staged.map_err(|error| struck(piece.part, error))?;
                 steps = adding.staged(piece.part);
             }
@@ -273,7 +324,8 @@ impl Parts {
         for piece in &pieces {
             let member = &mut self.members[piece.part];
             if let At::There(line) = &mut member.at {
-                let request = Request::Get { own_adds: member.made, rows: rows(piece), patience: patience(by) };
+                let priority = self.priority;
+                let request = Request::Get { own_adds: member.made, rows: rows(piece), patience: patience(by), priority };
                 line.ask(&request, &[&id_bytes(piece)], &*self.reach, by)?;
             }
         }
@@ -292,6 +344,57 @@ impl Parts {
         });
         self.forsake();
         fetched
+    }
+
+    /// Fetches the whole table in fewer bits into `out`, as f32 again.
+    pub(crate) fn get_words(&mut self, code: Code, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        if !self.layout.can_be_cut(code, self.row_bytes / 4) {
+            self.get(None, out, by)?;
+            return code.round(out);
+        }
+        let (pieces, row_bytes, priority) = (self.pieces("get", None, false)?, self.row_bytes, self.priority);
+        for piece in &pieces {
+            let member = &mut self.members[piece.part];
+            if let At::There(line) = &mut member.at {
+                let request = Request::GetWords { own_adds: member.made, code, patience: patience(by), priority };
+                line.ask(&request, &[], &*self.reach, by)?;
+            }
+        }
+        let place = |piece: &Piece<'_>| match &piece.places {
+            Places::Run(run) => run.start * row_bytes..run.end * row_bytes,
+            Places::Scattered(_) => 0..0, // a whole table is a run
+        };
+        let here = |member: &Member, piece: &Piece<'_>, out: &mut [u8]| {
+            let At::Here(share) = &member.at else { return Ok(()) };
+            let mut target = Target::new(&piece.places, row_bytes);
+            share.read(self.worker, member.made, Selection::All, &mut |bytes| target.take(out, bytes), by)?;
+            target.check("get")?;
+            code.round(&mut out[place(piece)])
+        };
+        let fetched = pieces.iter().try_for_each(|piece| here(&self.members[piece.part], piece, out));
+        let fetched = fetched.and_then(|()| {
+            pieces.iter().try_for_each(|piece| match &mut self.members[piece.part].at {
+                At::There(line) => receive_words(line, code, &mut out[place(piece)], &*self.reach, by),
+                At::Here(_) => Ok(()),
+            })
+        });
+        self.forsake();
+        fetched
+    }
+
+    /// Whether a large frame would have to wait for its turn somewhere.
+    pub(crate) fn would_wait(&self) -> bool {
+        self.members.iter().any(|member| matches!(&member.at, At::There(line) if line.would_wait()))
+    }
+
+    /// From now on large frames of this table take turns with those of others; `None`: they do not.
+    pub(crate) fn set_priority(&mut self, priority: Option<i32>) {
+        self.priority = priority;
+        for member in &mut self.members {
+            if let At::There(line) = &mut member.at {
+                line.set_priority(priority);
+            }
+        }
     }
 
     /// Fetches what others changed into `out`, which holds the whole table, and returns the ids, ascending.

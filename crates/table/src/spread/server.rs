@@ -16,12 +16,14 @@ use syncline_transport::{Head, Link, LinkError, OutFrame, RecvHalf, SendHalf};
 use syncline_wire::Kind;
 
 use super::estate;
+use super::gate::Gate;
 use super::line::read_exactly;
 use super::messages::{Bounds, Refusal, Reply, Request, Rows};
 use super::moving::{bytes_of_ids, words};
 use super::outflow::Outflow;
 use super::protocol::{Answer, Ward};
 use super::reach::{Places, Reach};
+use super::words::Making;
 use crate::keys::KeyShare;
 use crate::share::{Selection, Share};
 
@@ -44,6 +46,10 @@ pub(crate) struct Service {
     pub(crate) worker: u32,
     /// The job.
     pub(crate) reach: Arc<dyn Reach>,
+    /// Elements are f32.
+    pub(crate) floats: bool,
+    /// The turns of large replies to this worker.
+    pub(crate) gate: Arc<Gate>,
 }
 
 /// How a request ended, as far as the link is concerned.
@@ -59,7 +65,8 @@ impl Service {
 
     fn meet_and_serve(self) {
         let rank = self.places.workers[self.worker as usize];
-        let link = self.reach.link(rank, self.places.lane(self.index, self.worker), Deadline::after(self.reach.timeout()));
+        // It comes when it likes: the wait ends with the worker, or when this process leaves.
+        let link = self.reach.link(rank, self.places.lane(self.index, self.worker), Deadline::never());
         match link {
             Ok(link) => self.serve(link),
             Err(error) => {
@@ -82,7 +89,7 @@ impl Service {
 
     fn bounds(&self) -> Bounds {
         let rows = self.share.rows();
-        Bounds { row_bytes: self.row_bytes as u64, rows: self.keys.is_none().then(|| rows.end - rows.start) }
+        Bounds { row_bytes: self.row_bytes as u64, rows: self.keys.is_none().then(|| rows.end - rows.start), floats: self.floats }
     }
 }
 
@@ -148,7 +155,7 @@ impl Session<'_> {
         let service = self.service;
         let (share, worker) = (&service.share, service.worker);
         match *request {
-            Request::Add { .. } => return self.add(head, request),
+            Request::Add { .. } | Request::AddWords { .. } => return self.add(head, request),
             Request::Commit { sequence } => match self.ward.commit(sequence) {
                 Answer::Go => {
                     share.publish(worker, sequence)?;
@@ -168,12 +175,23 @@ impl Session<'_> {
                 Answer::Repeated => {}
                 Answer::Refuse(why) => return Err(contract("add", &why).into()),
             },
-            Request::Get { own_adds, rows, patience } => {
+            Request::Get { own_adds, rows, patience, priority } => {
                 let ids = self.ids(rows)?;
                 let count = ids.as_ref().map_or_else(|| share.rows().end - share.rows().start, |ids| ids.len() as u64);
                 let selection = ids.as_deref().map_or(Selection::All, Selection::Rows);
-                let mut flow = self.outflow(head, count, service.row_bytes);
+                let mut flow = self.outflow(head, count, service.row_bytes).in_turn(&service.gate, priority);
                 let read = share.read(worker, own_adds, selection, &mut |bytes| flow.take(bytes), soon(patience));
+                return flow.end(read);
+            }
+            Request::GetWords { own_adds, code, patience, priority } => {
+                let numbers = (share.rows().end - share.rows().start) * (service.row_bytes / 4) as u64;
+                let bytes = code.quantizer().encoded_len(numbers as usize) as u64;
+                let by = self.at_most();
+                let flow = Outflow::new(self.send.as_mut(), head.header.sequence, service.places.table, numbers, bytes, by);
+                let (mut flow, mut making) = (flow.in_turn(&service.gate, priority), Making::new(code));
+                let mut sink = |bytes: &[u8]| making.take(bytes, &mut |words| flow.take(words));
+                let read = share.read(worker, own_adds, Selection::All, &mut sink, soon(patience));
+                let read = read.and_then(|()| making.end(&mut |words| flow.take(words)));
                 return flow.end(read);
             }
             Request::Changed { own_adds, patience } => {
@@ -218,7 +236,11 @@ impl Session<'_> {
 
     /// Takes an add over: ids into a list, rows straight into the share's memory.
     fn add(&mut self, head: &Head, request: &Request) -> Result<(), Trouble> {
-        let Request::Add { sequence, rows, ref options, hold, patience } = *request else { return Ok(()) };
+        let (sequence, rows, ref options, hold, patience, code) = match *request {
+            Request::Add { sequence, rows, options, hold, patience } => (sequence, rows, options, hold, patience, None),
+            Request::AddWords { sequence, code, options, hold, patience } => (sequence, Rows::All, options, hold, patience, Some(code)),
+            _ => return Ok(()),
+        };
         let done = if hold.is_some() { Reply::Staged } else { Reply::Done };
         match self.ward.add(sequence) {
             Answer::Go => {}
@@ -230,12 +252,17 @@ impl Session<'_> {
         let (share, worker, deadline) = (&self.service.share, self.service.worker, self.at_most());
         let recv = self.recv.as_mut();
         let mut lost = None;
-        let mut fill = |target: &mut [u8]| {
+        let words = recv.body_left() as usize;
+        let mut read = |target: &mut [u8]| {
             read_exactly(recv, target, deadline).map_err(|error| {
                 let told = contract("add", &error.to_string());
                 lost = Some(error);
                 told
             })
+        };
+        let mut fill = |target: &mut [u8]| match code {
+            Some(code) => code.decode_from(words, target, &mut read),
+            None => read(target),
         };
         let staged = share.stage(worker, sequence, selection, options, &mut fill, soon(patience));
         if let Some(error) = lost {
@@ -339,7 +366,8 @@ impl Session<'_> {
 
     fn outflow(&mut self, head: &Head, rows: u64, row_bytes: usize) -> Outflow<'_> {
         let by = self.at_most();
-        Outflow::new(self.send.as_mut(), head.header.sequence, self.service.places.table, rows, row_bytes, by)
+        // Rows and their size were checked against what a frame may carry.
+        Outflow::new(self.send.as_mut(), head.header.sequence, self.service.places.table, rows, rows * row_bytes as u64, by)
     }
 
     fn reply(&mut self, head: &Head, reply: &Reply) -> Handled {

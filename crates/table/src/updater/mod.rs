@@ -7,6 +7,7 @@
 //! | `momentum_sgd` | value, momentum | momentum 0 (which is plain `sgd`) |
 //! | `adagrad` | value, the worker's history | learning_rate 0.01, rho 0.1 |
 //! | `dcasgd` | value, the worker's backup (read only) | learning_rate 0.01, lambda 0.1 |
+//! | `gradient` | value, and what its optimizer keeps: see `gradient` | none |
 //! | `dcasgda` | value, the worker's backup (read only), mean of squares | learning_rate 0.01, lambda 0.1, momentum 0.95 |
 //!
 //! This folder knows one block of memory and nothing of locks, workers in flight or files: [`Updater::state_lanes`]
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use syncline_cluster::Error;
 use syncline_tensor::DType;
 
+use crate::gradient::{self, wide as wide_of_gradients};
 pub(crate) use block::{Block, apply, apply_in_place};
 pub use options::AddOptions;
 
@@ -40,6 +42,8 @@ pub enum Updater {
     Dcasgd,
     /// The same with λ divided by the root of the running mean of squares
     Dcasgda,
+    /// Adds are gradients; the rule of the table's family says what they do
+    Gradient,
 }
 
 impl Updater {
@@ -52,6 +56,7 @@ impl Updater {
             "adagrad" => Updater::Adagrad,
             "dcasgd" => Updater::Dcasgd,
             "dcasgda" => Updater::Dcasgda,
+            "gradient" => Updater::Gradient,
             other => {
                 return Err(Error::Configuration {
                     detail: format!("updater `{other}` is unknown\nhint: add, sgd, momentum_sgd, adagrad, dcasgd or dcasgda"),
@@ -69,6 +74,7 @@ impl Updater {
             Updater::Adagrad => "adagrad",
             Updater::Dcasgd => "dcasgd",
             Updater::Dcasgda => "dcasgda",
+            Updater::Gradient => "gradient",
         }
     }
 }
@@ -108,6 +114,13 @@ impl Updater {
             Updater::Adagrad => (0..workers).map(history).collect(),
             Updater::Dcasgd => (0..workers).map(backup).collect(),
             Updater::Dcasgda => (0..workers).map(backup).chain([shared("mean_square")]).collect(),
+            // Room for those of any optimizer; which they are is the rule's business.
+            Updater::Gradient => wide_of_gradients(dtype)
+                .map(|dtype| {
+                    let lane = |index| StateLane { name: format!("state.{index}"), dtype, of_worker: None, starts_as_value: false };
+                    (0..gradient::LANES).map(lane).collect()
+                })
+                .unwrap_or_default(),
         }
     }
 
@@ -115,7 +128,7 @@ impl Updater {
     pub(crate) fn lanes_touched(self, worker: u32, workers: u32) -> ([usize; 2], usize) {
         debug_assert!(worker < workers, "worker {worker} of {workers}");
         match self {
-            Updater::Add | Updater::Sgd => ([0, 0], 0),
+            Updater::Add | Updater::Sgd | Updater::Gradient => ([0, 0], 0),
             Updater::MomentumSgd => ([0, 0], 1),
             Updater::Adagrad | Updater::Dcasgd => ([worker as usize, 0], 1),
             Updater::Dcasgda => ([worker as usize, workers as usize], 2),

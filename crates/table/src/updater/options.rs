@@ -56,7 +56,7 @@ impl AddOptions {
         let rho = || refuse("rho", self.rho, &above_zero, "it must be finite and above 0");
         let lambda = || refuse("lambda", self.lambda, &not_negative, "it must be finite and not negative");
         match updater {
-            Updater::Add | Updater::Sgd => Ok(()),
+            Updater::Add | Updater::Sgd | Updater::Gradient => Ok(()),
             Updater::MomentumSgd => momentum(),
             Updater::Adagrad => learning_rate().and_then(|()| rho()),
             Updater::Dcasgd => learning_rate().and_then(|()| lambda()),
@@ -80,7 +80,7 @@ impl AddOptions {
         let learning_rate = self.learning_rate.unwrap_or(LEARNING_RATE).into();
         let lambda = self.lambda.unwrap_or(LAMBDA).into();
         match updater {
-            Updater::Add | Updater::Sgd => None,
+            Updater::Add | Updater::Sgd | Updater::Gradient => None,
             Updater::MomentumSgd => Some(Step::Momentum { momentum: self.momentum.unwrap_or(MOMENTUM).into() }),
             Updater::Adagrad => Some(Step::Adagrad { learning_rate, rho: self.rho.unwrap_or(RHO).into() }),
             Updater::Dcasgd => Some(Step::Compensated { learning_rate, lambda }),

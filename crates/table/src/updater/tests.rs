@@ -46,6 +46,7 @@ impl Model {
                 self.mean_square = m * self.mean_square + (1.0 - m) * g * g;
                 self.x -= d + lambda / (self.mean_square + 1e-7).sqrt() * (d * d / lr) * (self.x - self.backup[worker]);
             }
+            Updater::Gradient => unreachable!("not by these formulas"),
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::error::{Result, WireError};
 pub const MAX_TEXT: usize = 4096;
 /// The most bytes a worker may add to a proposal.
 pub const MAX_PROPOSAL: usize = 64 << 10;
+/// The most bytes of a notice.
+pub const MAX_NOTICE: usize = 1 << 20;
 
 /// One message between a member and the coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -138,6 +140,31 @@ pub enum Control {
     },
     /// Member: when a worker dies, I go on without it.
     GoesOn,
+    /// Member: all members should hear this.
+    Post {
+        /// Which of this member's notices.
+        number: u64,
+        /// What the layer above wants to say.
+        payload: Vec<u8>,
+    },
+    /// Coordinator: a member posted this. All members, that one too, hear all notices in the same order.
+    Posted {
+        /// Who.
+        from: u32,
+        /// Which of its notices.
+        number: u64,
+        /// What it says.
+        payload: Vec<u8>,
+    },
+    /// Member: what this notice asks for is done, or why not. The coordinator passes it on to who posted it.
+    Answer {
+        /// Who posted the notice; on its way back, who answers.
+        rank: u32,
+        /// Which of its notices.
+        number: u64,
+        /// Why not, for people; empty when it is done.
+        refusal: String,
+    },
 }
 
 /// A call as people know it.
@@ -215,6 +242,9 @@ impl Control {
             Control::AskMissing { .. } => "ask missing",
             Control::Missing { .. } => "missing",
             Control::GoesOn => "goes on",
+            Control::Post { .. } => "post",
+            Control::Posted { .. } => "posted",
+            Control::Answer { .. } => "answer",
         }
     }
 
@@ -254,6 +284,10 @@ impl Control {
                 other.1.check()
             }
             Control::Missing { number: _, ranks } => check_ranks(ranks),
+            Control::Post { number: _, payload } | Control::Posted { from: _, number: _, payload } => {
+                cap("payload of a notice", payload.len(), MAX_NOTICE)
+            }
+            Control::Answer { rank: _, number: _, refusal } => check_text(refusal),
             Control::AskMissing { number: _ }
             | Control::Heartbeat { count: _ }
             | Control::GoesOn

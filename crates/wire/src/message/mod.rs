@@ -16,7 +16,7 @@ mod control;
 mod hello;
 mod member;
 
-pub use control::{Blame, Call, Control, DownCause, MAX_PROPOSAL, MAX_TEXT, clip_text};
+pub use control::{Blame, Call, Control, DownCause, MAX_NOTICE, MAX_PROPOSAL, MAX_TEXT, clip_text};
 pub use hello::{Hello, Purpose};
 pub use member::{HostId, MAX_ADDRESSES, MAX_NAME, MAX_ROSTER, MemberInfo, RoleCode};
 

@@ -90,6 +90,9 @@ pub(crate) fn controls() -> Vec<(&'static str, Control)> {
         ("ask missing", Control::AskMissing { number: 2 }),
         ("missing", Control::Missing { number: 2, ranks: vec![1, 3] }),
         ("goes on", Control::GoesOn),
+        ("post", Control::Post { number: 3, payload: vec![1, 2] }),
+        ("posted", Control::Posted { from: 1, number: 3, payload: vec![1, 2] }),
+        ("answer", Control::Answer { rank: 1, number: 3, refusal: "no room".into() }),
     ]
 }
 

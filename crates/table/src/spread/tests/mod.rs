@@ -6,4 +6,5 @@ mod naive;
 mod operations;
 mod simulated;
 mod throughput;
+mod turns;
 mod world;

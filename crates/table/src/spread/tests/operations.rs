@@ -208,7 +208,7 @@ impl Hand {
         let reach = world.hub.seat(worker);
         let line = |share: usize| {
             let server = world.places.server_of(share, worker);
-            Line::new(reach.link(server, world.places.lane(share, worker), soon()).unwrap(), server, world.places.table)
+            Line::new(reach.link(server, world.places.lane(share, worker), soon()).unwrap(), server, world.places.table, Default::default())
         };
         Hand { lines: (0..world.shares.len()).map(line).collect() }
     }

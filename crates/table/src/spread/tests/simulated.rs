@@ -178,7 +178,7 @@ impl Worker {
             return;
         }
         let rows = ids.map_or(Rows::All, |ids| Rows::Listed(ids.len() as u64));
-        let request = Request::Get { own_adds: self.made[piece.part], rows, patience: 0 };
+        let request = Request::Get { own_adds: self.made[piece.part], rows, patience: 0, priority: None };
         self.todo.push_back(Todo::Send(piece.part, request, bytes_of_ids(ids.unwrap_or_default())));
         self.due[piece.part].push_back(Due::Get(piece.places.clone()));
     }
@@ -441,7 +441,7 @@ impl Node<Word> for Participant {
             }
             (Participant::Server(server), Word::Request(meta, payload)) => {
                 let held = server.share().rows();
-                let bounds = Bounds { row_bytes: server.world.row_bytes() as u64, rows: Some(held.end - held.start) };
+                let bounds = Bounds { row_bytes: server.world.row_bytes() as u64, rows: Some(held.end - held.start), floats: false };
                 let request = Request::decode(&meta, payload.len() as u64, &bounds).expect("a good request");
                 server.asked[from].push_back((request, payload));
                 server.work(out);

@@ -155,9 +155,11 @@ fn throughput_of_add_and_get_over_tcp() {
             eager: true,
             worker: 0,
             reach: hub.seat(FIRST_SERVER),
+            floats: true,
+            gate: Arc::default(),
         };
         let service = service.start().expect("a thread");
-        let table = Spread::open(places, 0, form, vec![None], hub.seat(0), soon()).expect("a table");
+        let table = Spread::open(places, 0, form, vec![None], hub.seat(0), &Default::default(), soon()).expect("a table");
         let (delta, mut out) = (vec![0; len], vec![0; len]);
         let options = AddOptions::default();
         let mut best = [f64::MAX; 3];

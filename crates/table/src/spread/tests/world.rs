@@ -12,10 +12,10 @@ use syncline_transport::{Link, LinkError, Severer, inproc, tcp};
 use syncline_wire::Fingerprint;
 
 use super::naive::Naive;
-use crate::Consistency;
 use crate::keys::KeyShare;
 use crate::share::Share;
-use crate::spread::{Fate, Form, Layout, Places, Reach, Service, Spread};
+use crate::spread::{Fate, Form, Gates, Layout, Manner, Places, Reach, Service, Spread};
+use crate::{AddOptions, Consistency};
 
 /// What the ranks have in common.
 pub(super) struct Hub {
@@ -211,6 +211,8 @@ impl Plan {
                     eager: self.consistency != Consistency::Sync,
                     worker,
                     reach: hub.seat(FIRST_SERVER + index as u32),
+                    floats: self.dtype == DType::F32,
+                    gate: Arc::default(),
                 };
                 services.push(service.start().expect("a thread"));
             }
@@ -223,12 +225,35 @@ impl World {
     /// Worker `worker`'s table; `here` is the share it has in memory.
     pub(super) fn open(&self, worker: u32, here: Option<usize>) -> Spread {
         let here = (0..self.shares.len()).map(|share| (here == Some(share)).then(|| Arc::clone(&self.shares[share]))).collect();
-        Spread::open(Arc::clone(&self.places), worker, self.form.clone(), here, self.hub.seat(worker), soon()).expect("everybody is there")
+        Spread::open(Arc::clone(&self.places), worker, self.form.clone(), here, self.hub.seat(worker), &Gates::default(), soon())
+            .expect("everybody is there")
     }
 
     /// Waits for all service threads, whose workers must have closed or died.
     pub(super) fn end(self) {
         self.services.into_iter().for_each(|service| service.join().expect("a service panicked"));
+    }
+}
+
+/// Numbers as they are, without turns.
+impl Spread {
+    pub(super) fn add(&self, delta: &[u8], ids: Option<&[i64]>, options: &AddOptions, wait: bool, by: Deadline) -> Result<(), Error> {
+        self.add_in(Manner::default(), delta, ids, options, wait, by)
+    }
+
+    pub(super) fn get(&self, out: &mut [u8], ids: Option<&[i64]>, by: Deadline) -> Result<(), Error> {
+        self.get_in(Manner::default(), out, ids, by)
+    }
+
+    pub(super) fn add_get(
+        &self,
+        delta: &[u8],
+        out: &mut [u8],
+        ids: Option<&[i64]>,
+        options: &AddOptions,
+        by: Deadline,
+    ) -> Result<(), Error> {
+        self.add_get_in(Manner::default(), delta, out, ids, options, by)
     }
 }
 

@@ -1,0 +1,150 @@
+//! From an entry's stamp to the step it makes: which rule, which number of update, which rate.
+
+use std::sync::Arc;
+
+use syncline_cluster::Error;
+use syncline_optimizer::{KeyState, Optimizer, Progress, Step};
+use syncline_shm::store::AtomicWord;
+
+use super::counts::{Count, Notes, Stamp};
+use super::{Gradient, Rule};
+use crate::share::Selection;
+
+/// What an add or a round does to every block it meets.
+pub(crate) struct Resolved {
+    pub(crate) rule: Arc<Rule>,
+    /// None: the gradient becomes the value.
+    pub(crate) step: Option<Step>,
+}
+
+impl Resolved {
+    /// Whether a gradient of rows leaves the other rows as they are.
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.step.as_ref().is_some_and(Step::is_lazy)
+    }
+
+    /// As it is for a gradient that has rows only.
+    pub(crate) fn of_rows(mut self) -> Resolved {
+        self.step = self.step.map(|step| step.of_rows());
+        self
+    }
+}
+
+impl Gradient {
+    /// The stamp of an add that is staged now: by the newest rule, and in async mode with its number from `count`.
+    pub(crate) fn stamp(&self, count: Option<&AtomicWord>) -> Result<Stamp, Error> {
+        loop {
+            let rule = self.newest()?;
+            let (page, generation) = (rule.number.page, rule.generation());
+            let Some(optimizer) = &rule.optimizer else { return Ok(Stamp { page, count: 0, updates: 0 }) };
+            let Some(count) = count else {
+                return Ok(Stamp { page, count: 0, updates: Count(self.board.count()).get(generation) });
+            };
+            // None: another process has heard of a newer generation and begun to count it.
+            let Some(count) = Count(count).next(generation) else { continue };
+            return Ok(Stamp { page, count, updates: self.note_update(&rule, optimizer.settings.begin_num_update + count) });
+        }
+    }
+
+    /// Whether an add of these rows may be a single change that needs no entry: no norms to be measured, no rows that it does not have.
+    pub(crate) fn may_step_directly(&self, rows: Selection<'_>) -> Result<bool, Error> {
+        let rule = self.newest()?;
+        let lazy = rule.optimizer.as_ref().is_some_and(|optimizer| optimizer.method.is_lazy());
+        Ok(!rule.needs_norms() && (lazy || rows == Selection::All))
+    }
+
+    /// The step of an async add that is counted now.
+    pub(crate) fn resolve_now(&self, count: &AtomicWord) -> Result<Resolved, Error> {
+        let stamp = self.stamp(Some(count))?;
+        self.resolve_add(stamp)
+    }
+
+    /// Tells the family of update `count`, and hears of the largest; of interest only to schedules.
+    fn note_update(&self, rule: &Rule, count: u64) -> u64 {
+        match &rule.optimizer {
+            Some(optimizer) if optimizer.settings.schedule.is_some() => Count(self.board.count()).raise(rule.generation(), count),
+            _ => count,
+        }
+    }
+
+    /// The step of an async add.
+    pub(crate) fn resolve_add(&self, stamp: Stamp) -> Result<Resolved, Error> {
+        self.step_of(self.rule(stamp.page)?, stamp.count, stamp.updates, None)
+    }
+
+    /// The same after an update at this rate; and its own rate, both before multipliers. Only LARS asks.
+    pub(crate) fn resolve_add_after(&self, stamp: Stamp, last_rate: Option<f64>) -> Result<(Resolved, f64), Error> {
+        let rule = self.rule(stamp.page)?;
+        let rate = rule.optimizer.as_ref().map_or(0.0, |optimizer| optimizer.learning_rate(stamp.updates));
+        Ok((self.step_of(rule, stamp.count, stamp.updates, last_rate)?, rate))
+    }
+
+    /// The step of an async add that meets a stripe where a newer generation has begun: the first of that rule.
+    pub(crate) fn resolve_late(&self, page: u64) -> Result<Resolved, Error> {
+        let mut late = self.step_of(self.rule(page)?, 1, 1, None)?;
+        // Its norms were not measured by this rule: it steps in no proportion to them.
+        late.step = late.step.map(|step| if step.needs_norms() { step.with_norm_values([0.0; 2]) } else { step });
+        Ok(late)
+    }
+
+    fn step_of(&self, rule: Arc<Rule>, count: u64, updates: u64, last_rate: Option<f64>) -> Result<Resolved, Error> {
+        let Some(optimizer) = self.optimizer(&rule)? else { return Ok(Resolved { rule, step: None }) };
+        let before = count.max(1) - 1;
+        let keeps = matches!(optimizer.method, syncline_optimizer::Method::Nadam { .. });
+        let earlier = if keeps { self.last_state(rule.generation()) } else { KeyState::default() };
+        let mut state = optimizer.state_after(before, earlier);
+        state.last_rate = last_rate.or(state.last_rate);
+        let step = optimizer.begin(&self.key, &mut Progress { num_update: updates }, &mut state);
+        if keeps {
+            *self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = (rule.generation(), state);
+        }
+        Ok(Resolved { rule, step: Some(step) })
+    }
+
+    fn last_state(&self, generation: u32) -> KeyState {
+        let last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if last.0 == generation { last.1 } else { KeyState::default() }
+    }
+
+    /// The step of a round whose lowest worker's entry has this stamp, after what the round before left; and what it leaves itself.
+    pub(super) fn resolve_round(&self, stamp: Stamp, before: Notes) -> Result<(Resolved, Notes), Error> {
+        let mut rule = self.rule(stamp.page)?;
+        if before.page != 0 && (before.generation, before.page) > (rule.generation(), rule.number.page) {
+            rule = self.rule(before.page)?; // An entry from before the last change of the rule: that one stands.
+        }
+        let mut notes =
+            Notes { round: before.round + 1, generation: rule.generation(), page: rule.number.page, state: KeyState::default() };
+        let Some(optimizer) = self.optimizer(&rule)? else { return Ok((Resolved { rule, step: None }, notes)) };
+        if before.generation == rule.generation() {
+            notes.state = before.state;
+        }
+        let step = optimizer.begin(&self.key, &mut Progress { num_update: stamp.updates }, &mut notes.state);
+        Ok((Resolved { step: Some(step), rule }, notes))
+    }
+
+    /// Tells the family what a round left.
+    pub(super) fn note_round(&self, rule: &Rule, notes: &Notes) {
+        self.note_update(rule, notes.state.count.unwrap_or(0));
+    }
+
+    /// The rule's optimizer, if it has one and this table has numbers for it.
+    fn optimizer<'a>(&self, rule: &'a Rule) -> Result<Option<&'a Optimizer>, Error> {
+        match &rule.optimizer {
+            Some(optimizer) if super::wide(self.dtype).is_none() => Err(Error::Configuration {
+                detail: format!("optimizer `{}` needs a floating-point dtype, not {}", optimizer.method.name(), self.dtype.name()),
+            }),
+            optimizer => Ok(optimizer.as_ref()),
+        }
+    }
+
+    /// Refuses an add that nothing could be done with, at its caller.
+    pub(crate) fn check(&self, sync: bool) -> Result<(), Error> {
+        let rule = self.newest()?;
+        if self.optimizer(&rule)?.is_none() && !sync {
+            return Err(Error::Configuration {
+                detail: "an asynchronous gradient needs an optimizer, and none was set\nhint: set the optimizer before the first push, or use a synchronous store".into(),
+            });
+        }
+        Ok(())
+    }
+}

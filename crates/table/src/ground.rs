@@ -1,0 +1,54 @@
+//! What the making of a table needs of its job. It keeps no job open, so that threads that serve may hold it.
+
+use std::sync::Arc;
+
+use syncline_cluster::{Job, Vigil};
+use syncline_shm::heap::Heap;
+
+use crate::arrays::Arrays;
+use crate::spread::Gates;
+
+/// Where tables stand.
+pub(crate) struct Ground {
+    pub(crate) vigil: Vigil,
+    pub(crate) heap: Arc<Heap>,
+    /// The ranks that share memory, each list ascending, ordered by their first ranks.
+    pub(crate) neighbourhoods: Vec<Vec<u32>>,
+    /// Ranks of the workers, by worker.
+    pub(crate) workers: Vec<u32>,
+    /// Ranks that keep parts of tables.
+    pub(crate) servers: Vec<u32>,
+    pub(crate) arrays: Arc<Arrays>,
+    /// The turns of what this process sends, by peer.
+    pub(crate) gates: Gates,
+}
+
+impl Ground {
+    pub(crate) fn of(job: &Job) -> Ground {
+        let topology = job.topology();
+        Ground {
+            vigil: job.vigil(),
+            heap: Arc::clone(job.heap()),
+            neighbourhoods: job.neighbourhoods(),
+            workers: topology.workers(),
+            servers: topology.servers(),
+            arrays: Arrays::of(job),
+            gates: Gates::default(),
+        }
+    }
+
+    /// This process's rank.
+    pub(crate) fn me(&self) -> u32 {
+        self.vigil.me()
+    }
+
+    /// This process's number as a worker; none on a dedicated server.
+    pub(crate) fn worker(&self) -> Option<u32> {
+        self.workers.iter().position(|rank| *rank == self.me()).map(|worker| worker as u32)
+    }
+
+    /// Whether memory does not reach everybody.
+    pub(crate) fn has_links(&self) -> bool {
+        self.neighbourhoods.len() > 1
+    }
+}
