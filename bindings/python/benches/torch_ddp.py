@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--batch", type=int, default=32, help="samples of each process in a step (%(default)s)")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", choices=("ddp", "all"), default="all", help="the backend alone, or every way (%(default)s)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     sl.torch  # noqa: B018  makes the backend known
@@ -72,8 +73,9 @@ def main() -> None:
     way("alone", lambda net: net)
     way("DDP, gloo", lambda net: DistributedDataParallel(net, process_group=gloo))
     way("DDP, syncline", DistributedDataParallel)
-    way("DDP, ddp_hook", hooked)
-    way("DistributedOptimizer", lambda net: net, distribute=True)
+    if args.only == "all":
+        way("DDP, ddp_hook", hooked)
+        way("DistributedOptimizer", lambda net: net, distribute=True)
 
     times: dict[str, list[float]] = {name: [] for name in ways}
     for step in ways.values():

@@ -17,7 +17,7 @@ from syncline import _native
 from syncline._errors import ConfigurationError, ShapeMismatch
 from syncline._job import tree as job_tree
 from syncline.torch import _rendezvous
-from syncline.torch._tensors import memory, reducible
+from syncline.torch._tensors import memory, reducible, start
 from syncline.torch._waiting import Waiter, done
 
 _work_of: Any = torch._C._distributed_c10d._create_work_from_future
@@ -45,22 +45,18 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
         """Starts to combine tensors over all processes, in place."""
         op = _operation(opts)
         result = list(tensors)
-        started, backs = [], []
-        for tensor in tensors:
-            array, dtype, back = reducible(tensor, op)
-            started.append(_native.start_leaf(self._tree, array, dtype, op))
-            backs.append(back)
-        if not started:
+        if not result:
             return _work_of(done(result))
+        slots = [reducible(tensor, op) for tensor in tensors]
+        names = [str(place) for place in range(len(slots))] if len(slots) > 1 else [""]
+        started = _native.start_leaves(self._tree, [slot[0] for slot in slots], [slot[1] for slot in slots], names, op)
 
         def ending() -> list[torch.Tensor]:
-            for each in started[:-1]:
-                each.wait()
-            for back in backs:
+            for _, _, back in slots:
                 back()
             return result
 
-        return _work_of(_waiter.future(started[-1], ending))
+        return _work_of(_waiter.future(started, ending))
 
     def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Any:
         """``allreduce``, of several tensors by nature."""
@@ -80,7 +76,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
         for tensor in tensors:
             array, dtype, back = reducible(tensor, op)
             work = array if brings else array.copy()
-            _native.start_leaf(self._tree, work, dtype, op).wait()
+            start(self._tree, work, dtype, op).wait()
             if brings:
                 back()
         return _work_of(done(list(tensors)))
@@ -147,7 +143,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
         if own * self._tree.nodes != flat.numel():
             raise ShapeMismatch(f"reduce_scatter: {flat.numel()} numbers are not {self._tree.nodes} times {own}")
         array, dtype, back = reducible(flat, op)
-        _native.start_leaf(self._tree, array, dtype, op).wait()
+        start(self._tree, array, dtype, op).wait()
         back()
         first = own * (self._tree.node - 1)
         with torch.no_grad():
@@ -173,6 +169,29 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
         )
         return _work_of(done(output))
 
+    def allgather_into_tensor_coalesced(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Any:
+        """``allgather`` of several tensors, each into one."""
+        for output, input in zip(outputs, inputs, strict=True):
+            self._allgather_base(output, input)
+        return _work_of(done(list(outputs)))
+
+    def reduce_scatter_tensor_coalesced(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Any:
+        """``reduce_scatter`` of several tensors."""
+        for output, input in zip(outputs, inputs, strict=True):
+            self._reduce_scatter_base(output, input, opts)
+        return _work_of(done(list(outputs)))
+
+    # What newer versions of PyTorch call the same.
+    all_gather_single = _allgather_base
+    reduce_scatter_single = _reduce_scatter_base
+    all_to_all_single = alltoall_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+
     def barrier(self, opts: Any = None) -> Any:
         """Returns when every process has called it."""
         self._tree.barrier()
@@ -193,7 +212,7 @@ def ddp_hook(state: Any, bucket: Any) -> Any:
         back()
         return buffer
 
-    return _waiter.future(_native.start_leaf(tree, array, dtype, "mean"), ending)
+    return _waiter.future(start(tree, array, dtype, "mean"), ending)
 
 
 # DistributedDataParallel compares the objects, and here annotations are words.

@@ -16,7 +16,7 @@ import torch
 from syncline import _native
 from syncline._errors import ConfigurationError, SynclineError
 from syncline._job import tree as job_tree
-from syncline.torch._tensors import REDUCIBLE, memory
+from syncline.torch._tensors import REDUCIBLE, memory, start
 
 BUCKET_BYTES = 4 << 20  # large enough to be worth a meeting, small enough that the first starts early
 
@@ -193,7 +193,7 @@ class _Bucket:
                     view.copy_(parameter.grad)
                     parameter.grad = None  # its memory is free for the passes to come
         array = memory(self._flat if self._flat.device.type == "cpu" else self._flat.cpu())
-        self.started = array, _native.start_leaf(self._tree, array, REDUCIBLE[self.kind[0]], self._op)
+        self.started = array, start(self._tree, array, REDUCIBLE[self.kind[0]], self._op)
 
     def wait(self) -> None:
         if self.started is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from syncline import _native
 from syncline._errors import ConfigurationError, DTypeMismatch
 
 REDUCIBLE = {
@@ -44,6 +45,11 @@ def reducible(tensor: torch.Tensor, op: str) -> tuple[Any, str, Callable[[], Non
         raise DTypeMismatch(f"all_reduce: {tensor.dtype} is not one of {', '.join(REDUCIBLE.values())}")
     back = nothing if plain.data_ptr() == tensor.data_ptr() else lambda: _give_back(given, plain)
     return memory(plain), dtype, back
+
+
+def start(tree: _native.Tree, array: Any, dtype: str, op: str) -> _native.Reduction:
+    """Begins to reduce contiguous memory where it lies."""
+    return _native.start_leaves(tree, [array], [dtype], [""], op)
 
 
 def memory(plain: torch.Tensor) -> Any:
