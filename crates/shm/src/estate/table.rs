@@ -162,6 +162,11 @@ impl TableStore {
         self.inner.under_latch(|table| Ok(table.words.live.load(Ordering::Relaxed) as usize))
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> Result<bool, QueueError> {
+        Ok(self.len()? == 0)
+    }
+
     /// All entries as they are at one moment, oldest change first.
     pub fn entries(&self) -> Result<Vec<Entry>, QueueError> {
         self.inner.under_latch(|table| {

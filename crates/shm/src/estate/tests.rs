@@ -20,7 +20,7 @@ impl Noise {
         match word % 5 {
             0 => word % 64,
             1 => u64::MAX - word % 64,
-            2 => 1 << (word >> 8) % 64,
+            2 => 1 << ((word >> 8) % 64),
             _ => word,
         }
     }

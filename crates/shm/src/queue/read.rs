@@ -131,7 +131,8 @@ impl Queue {
     /// A look without the latch. What it says may be over at once.
     #[inline(always)]
     pub fn may_have_items(&self) -> bool {
-        let head = self.words.read.head.load(Ordering::Relaxed);
+        // Acquire pairs with the Release in `move_head`: the count of taken items is at least as new as the head.
+        let head = self.words.read.head.load(Ordering::Acquire);
         // The reader's own line first: while it knows of items, the writers' line stays where it is.
         if !self.is_leased() && head != self.words.read.seen_tail.load(Ordering::Relaxed) {
             return true;

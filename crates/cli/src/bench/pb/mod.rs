@@ -11,6 +11,7 @@ use syncline::{Config, Session};
 
 use super::consistency::Mode;
 use super::fleet::{Crew, Fleet};
+use super::ipc::pipe::{self, Pipe};
 use super::samples::Samples;
 use super::sizes;
 use crate::print;
@@ -23,6 +24,7 @@ Workloads and their settings:
                                                  n= secs= mode= servers=
   w4    what=pull (16 floats, one worker) or what=barrier
                                                  n= secs= what= servers=
+  w5    messages through a channel                p= c= where=threads|processes size= secs=
   w6    start to the first barrier, then memory with a 64 MB array
                                                  n=
 
@@ -37,9 +39,9 @@ Workloads and their settings:
 #[derive(Debug, Args)]
 #[command(after_help = SETTINGS)]
 pub(crate) struct Options {
-    /// Which workload: w1, w2, w3, w4 or w6; the others follow with the parts they measure
+    /// Which workload: w1, w2, w3, w4, w5 or w6; the others follow with the parts they measure
     workload: String,
-    /// key=value, as below; those of other workloads (p, c, where) are accepted and not used
+    /// key=value, as below; those of other workloads are accepted and not used
     settings: Vec<String>,
 }
 
@@ -57,6 +59,15 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let number = |name: &str, default: f64| -> Result<f64, String> {
         setting(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is no number")))
     };
+    if options.workload == "w5" {
+        let count = |name: &str| number(name, 1.0).map(|count| count.max(1.0) as usize);
+        let size = sizes::bytes(setting("size").unwrap_or("64"))?;
+        let processes = setting("where") != Some("threads");
+        let pipe = Pipe { producers: count("p")?, consumers: count("c")?, size, secs: number("secs", 1.0)?, processes };
+        let measured = pipe::measure(pipe)?;
+        print::line(format!("PB w5 iters={} elapsed={:.6}", measured.messages, measured.elapsed));
+        return Ok(());
+    }
     let (workload, workers) = match (options.workload.as_str(), setting("what")) {
         ("w1", _) if setting("zc") == Some("1") => ("w1shared", 2.0),
         ("w1", _) => ("w1", 2.0),
