@@ -125,6 +125,7 @@ impl Channel {
         const OPERATION: &str = "channel write";
         self.family.check(OPERATION)?;
         match push_values(&self.family, &self.queue, values, by, OPERATION)? {
+            Pushed::Some(written) if written < values.len() => Ok(Status::Closed), // Somebody closed it meanwhile.
             Pushed::Some(_) => Ok(Status::Open),
             Pushed::Closed => Ok(self.status_of_closed()),
         }
@@ -170,6 +171,35 @@ impl Channel {
             (None, true) => Status::Drained,
         };
         Ok(Read { status, item })
+    }
+
+    /// Takes the oldest item and lends it to `look`, without a copy of its own for text and bytes; waits for one while the
+    /// channel is open. `None` when it is drained.
+    #[inline]
+    pub fn read_with<T>(&self, by: Deadline, look: impl FnOnce(&Value<'_>) -> T) -> Result<Option<T>, Error> {
+        const OPERATION: &str = "channel read";
+        self.family.check(OPERATION)?;
+        if self.queue.is_leased() {
+            return Ok(self.read(by)?.item.map(|value| look(&value)));
+        }
+        let estate = self.family.estate();
+        let mut look = Some(look);
+        loop {
+            // Before the look at the items: who closes after it has written is believed.
+            let closed = self.queue.is_closed();
+            let popped = passing::with_record(|record| {
+                let popped = self.queue.pop(record, &|record| passing::claim(estate, record), estate.hand_by(Deadline::never()));
+                match popped.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))? {
+                    true => passing::lend(&self.family, record, OPERATION, look.take().expect("one item is lent")).map(Some),
+                    false => Ok(None),
+                }
+            })?;
+            match popped {
+                Some(seen) => return Ok(Some(seen)),
+                None if closed => return Ok(None),
+                None => self.wait(OPERATION, by)?,
+            }
+        }
     }
 
     /// Takes what is there, at most `most` items but at least one, for which it waits; none only when the channel is drained.

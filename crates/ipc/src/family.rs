@@ -108,7 +108,9 @@ impl Family {
 
     /// How much of the family's memory is in use, and how many of its members have died.
     pub fn stats(&self) -> FamilyStats {
-        FamilyStats { objects: self.estate.objects(), blocks: self.estate.blocks_in_use(), deaths: self.estate.deaths() }
+        // The kernel counts the pages of the file in units of 512 bytes.
+        let memory = rustix::fs::fstat(self.estate.heap().descriptor().0).map_or(0, |file| file.st_blocks as u64 * 512);
+        FamilyStats { objects: self.estate.objects(), blocks: self.estate.blocks_in_use(), deaths: self.estate.deaths(), memory }
     }
 
     pub(crate) fn estate(&self) -> &Arc<Estate> {
@@ -130,6 +132,8 @@ pub struct FamilyStats {
     pub blocks: usize,
     /// Members whose death was noticed.
     pub deaths: u64,
+    /// Bytes of memory behind all of it; in a job, behind everything that the ranks of this host share.
+    pub memory: u64,
 }
 
 impl std::fmt::Debug for Family {

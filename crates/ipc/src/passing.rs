@@ -181,6 +181,32 @@ pub(crate) fn claim(estate: &Estate, record: &Record) {
     }
 }
 
+/// Lends the value of a record that was taken, where it lies.
+#[inline]
+pub(crate) fn lend<T>(family: &Family, record: &Record, operation: &'static str, look: impl FnOnce(&Value<'_>) -> T) -> Result<T, Error> {
+    if record.flags & !WITH_BLOCK != 0 {
+        return received(family, record, false, operation).map(|incoming| look(&incoming.value));
+    }
+    let damaged = |detail: String| Error::Damaged { operation, detail };
+    let meta_len = record.meta_words as usize * 8;
+    let block;
+    let (meta, payload) = match record.block() {
+        Some((name, len)) => {
+            block = family
+                .estate()
+                .received(name, len)
+                .ok_or_else(|| damaged(format!("a record speaks of block {name:x} with {len} bytes")))?;
+            let bytes: &[u8] = block.as_ref();
+            let start = meta_len.next_multiple_of(ALIGNMENT);
+            bytes.get(..meta_len).zip(bytes.get(start..))
+        }
+        None => record.body().split_at_checked(meta_len),
+    }
+    .ok_or_else(|| damaged(format!("a record with {meta_len} bytes of meta is too short")))?;
+    let value = Value::decode_local(meta, payload, &Limits::default()).map_err(|error| damaged(error.to_string()))?;
+    Ok(look(&value))
+}
+
 /// Turns a record that was taken into a value. With `keep`, the record stays in its queue and goes on naming its objects.
 pub(crate) fn received(family: &Family, record: &Record, keep: bool, operation: &'static str) -> Result<Incoming, Error> {
     let estate = family.estate();

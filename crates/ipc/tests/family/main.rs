@@ -3,7 +3,10 @@
 mod channel;
 mod child;
 mod killed;
+mod mutex;
 mod processes;
+mod shared_table;
+mod soak;
 mod workqueue;
 
 use std::time::Duration;

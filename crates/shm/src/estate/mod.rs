@@ -13,6 +13,8 @@ mod members;
 mod mutex;
 mod objects;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

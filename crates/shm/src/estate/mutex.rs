@@ -13,7 +13,7 @@ use super::{Estate, EstateError, Held, KIND_MUTEX};
 use crate::bell::Bell;
 use crate::mortality::moment;
 use crate::placed::{Line, Placed, Shared};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wait::{Deadline, Patience, WaitError, wait_for};
 
 /// The words of a mutex.
@@ -127,8 +127,8 @@ impl SharedMutex {
         }
         if words.depth.fetch_sub(1, Ordering::Relaxed) <= 1 {
             moment();
-            // SeqCst: the release, and the fence that a ringer needs.
-            words.holder.swap(0, Ordering::SeqCst);
+            words.holder.store(0, Ordering::Release);
+            fence(Ordering::SeqCst); // The ringer's, see `bell`.
             words.freed.ring_some_if_waiting_for_published(1);
         }
         true
@@ -147,10 +147,10 @@ impl SharedMutex {
             }
             let last = arrived + 1 >= count;
             let next = if last { word_of(round + 1, 0, 0) } else { word_of(round, count, arrived + 1) };
-            if words.barrier.compare_exchange(seen, next, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            if words.barrier.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 moment();
                 if last {
-                    words.passed.ring_if_waiting_for_published();
+                    words.passed.ring_if_waiting();
                     return Ok(());
                 }
                 break round;

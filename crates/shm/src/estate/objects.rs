@@ -168,7 +168,7 @@ impl Estate {
             }
             let slot = self.free_slot()?;
             let entry = self.entry(slot);
-            let uses = (entry.state.load(Ordering::Relaxed) >> 32) + 1 & 0xffff_ffff;
+            let uses = ((entry.state.load(Ordering::Relaxed) >> 32) + 1) & 0xffff_ffff;
             entry.busy.store(self.me().into(), Ordering::Relaxed);
             entry.state.store(state(uses, kind, MAKING), Ordering::Release);
             moment();

@@ -162,6 +162,11 @@ impl TableStore {
         self.inner.under_latch(|table| Ok(table.words.live.load(Ordering::Relaxed) as usize))
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> Result<bool, QueueError> {
+        Ok(self.len()? == 0)
+    }
+
     /// All entries as they are at one moment, oldest change first.
     pub fn entries(&self) -> Result<Vec<Entry>, QueueError> {
         self.inner.under_latch(|table| {
@@ -208,6 +213,14 @@ impl Inner {
 
     /// The active half's first byte in the area, and how many places its index has.
     fn form(&self) -> Result<(usize, u64), Corrupt> {
+        let (base, places) = self.form_alone()?;
+        // An index that reaches beyond the entries is none, and would take long to walk through.
+        Corrupt::check("places of a table's index", places * 8, 0, self.words.top.load(Ordering::Relaxed))?;
+        Ok((base, places))
+    }
+
+    /// The same without a look at the other words, which a dead holder may not have written yet.
+    fn form_alone(&self) -> Result<(usize, u64), Corrupt> {
         let form = self.words.form.load(Ordering::Acquire);
         let log = Corrupt::check("log of a table's index", form >> 1, FIRST_LOG, (self.half / 16).ilog2().into())?;
         Ok(((form & 1) as usize * self.half, 1 << log))
@@ -413,8 +426,9 @@ impl Inner {
 
     /// Counts anew what a dead holder may have left half counted.
     fn recount(&self) -> Result<(), QueueError> {
-        let (base, places) = self.form()?;
+        let (base, places) = self.form_alone()?;
         let mut top = base as u64 + places * 8;
+        self.words.top.store(places * 8, Ordering::Relaxed);
         let (mut live, mut used) = (0, 0);
         for place in 0..places as usize {
             let place = self.index(base + place * 8).load(Ordering::Acquire);

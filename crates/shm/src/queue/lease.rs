@@ -107,11 +107,13 @@ impl Queue {
             over += 1;
         }
         if over > 0 {
+            // The count before the head, which releases it: a look without the latch may see an item too many for a moment
+            // and ask under the latch, but never one too few, over which a reader would fall asleep.
+            let taken = read.taken.load(Ordering::Relaxed);
+            read.taken.store(taken.saturating_sub(over), Ordering::Relaxed);
+            moment();
             read.head.store(head.word(), Ordering::Release);
             moment();
-            // Behind the head: a reader without the latch may count too few for a moment, never too many.
-            let taken = read.taken.load(Ordering::Relaxed);
-            read.taken.store(taken.saturating_sub(over), Ordering::Release);
         }
         Ok(())
     }

@@ -159,7 +159,7 @@ impl Queue {
 
     /// Whether nothing more can be written.
     pub fn is_closed(&self) -> bool {
-        self.words.write.closed.load(Ordering::Acquire) != 0
+        self.words.form.closed.load(Ordering::Acquire) != 0
     }
 
     /// Items that nobody has taken.
@@ -186,7 +186,7 @@ impl Queue {
     /// Forbids further writing and wakes everybody; false when it was closed before.
     pub fn close(&self, hand: Hand<'_>) -> Result<bool, QueueError> {
         self.take_write(hand)?;
-        let before = self.words.write.closed.swap(1, Ordering::AcqRel);
+        let before = self.words.form.closed.swap(1, Ordering::AcqRel);
         self.words.write.latch.let_go();
         for bell in [&*self.words.items, &*self.words.room, &*self.words.done] {
             bell.ring();

@@ -11,6 +11,9 @@ use crate::sync::Ordering;
 use crate::wait::{Deadline, WaitError, wait_on_any};
 use crate::wait::{Patience, wait_for};
 
+/// A ring up to this size (1 MB) stays as it is when it is empty: the next burst would only have to grow it again.
+const KEPT_LOG: u64 = 14;
+
 /// A record as it was written. Kept by the reader and filled again and again.
 #[derive(Debug, Default)]
 pub struct Record {
@@ -128,7 +131,8 @@ impl Queue {
     /// A look without the latch. What it says may be over at once.
     #[inline(always)]
     pub fn may_have_items(&self) -> bool {
-        let head = self.words.read.head.load(Ordering::Relaxed);
+        // Acquire pairs with the Release in `move_head`: the count of taken items is at least as new as the head.
+        let head = self.words.read.head.load(Ordering::Acquire);
         // The reader's own line first: while it knows of items, the writers' line stays where it is.
         if !self.is_leased() && head != self.words.read.seen_tail.load(Ordering::Relaxed) {
             return true;
@@ -141,7 +145,7 @@ impl Queue {
     /// Lets go of the readers' latch, and wakes a writer that waits for room.
     #[inline(always)]
     fn let_go_of_head(&self, popped: &Result<bool, QueueError>, hand: Hand<'_>) {
-        let spare = self.words.form.log.load(Ordering::Relaxed) > FIRST_LOG + 1;
+        let spare = self.words.form.log.load(Ordering::Relaxed) > KEPT_LOG;
         self.words.read.latch.let_go();
         if matches!(popped, Ok(true)) {
             self.words.room.ring_if_waiting_for_published();
@@ -213,7 +217,7 @@ impl Queue {
                 let log = self.words.form.log.load(Ordering::Relaxed);
                 if let Some(ground) = &self.ground
                     && empty
-                    && (FIRST_LOG + 2..=self.most_log).contains(&log)
+                    && (KEPT_LOG + 1..=self.most_log).contains(&log)
                 {
                     self.words.form.log.store(FIRST_LOG, Ordering::Release);
                     moment();

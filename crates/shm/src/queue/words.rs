@@ -49,8 +49,6 @@ pub(crate) struct WriteSide {
     pub(crate) tail: AtomicU64,
     /// `head` as a writer last saw it.
     pub(crate) seen_head: AtomicU64,
-    /// 1 when nothing more may be written.
-    pub(crate) closed: AtomicU64,
     /// The cell before which an answer is about to be published, and the cell of its question, plus 1; 0 for none.
     pub(crate) intent_at: AtomicU64,
     pub(crate) intent_for: AtomicU64,
@@ -80,6 +78,9 @@ pub(crate) struct Form {
     pub(crate) capacity: AtomicU64,
     /// 1 when a taken item stays until its taker is done.
     pub(crate) leased: AtomicU64,
+    /// 1 when nothing more may be written. Set under the writers' latch, and kept away from their line: readers look at it
+    /// with every item.
+    pub(crate) closed: AtomicU64,
 }
 
 /// All words of one queue. Zero is a queue that was not laid out yet.

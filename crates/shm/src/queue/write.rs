@@ -7,6 +7,9 @@ use crate::mortality::moment;
 use crate::sync::Ordering;
 use crate::wait::{Patience, wait_for};
 
+/// Looks of a waiting writer that are only content with room for many.
+const PATIENT_LOOKS: u32 = 60;
+
 /// A record to write.
 pub struct Parcel<'a> {
     /// What the reader is told about the form of the bytes.
@@ -61,7 +64,11 @@ impl Queue {
                 }
             }
             let need = Self::cells_for(parcels[0].len());
-            let room = || (self.is_closed() || self.has_room(need)).then_some(());
+            let mut looks = 0;
+            let room = || {
+                looks += 1;
+                (self.is_closed() || self.has_room(need, looks < PATIENT_LOOKS)).then_some(())
+            };
             if let Err(error) = wait_for(room, &self.words.room, Patience::unknown(), hand.by, between) {
                 return if written > 0 { Ok(Pushed::Some(written)) } else { Err(error.into()) };
             }
@@ -101,23 +108,26 @@ impl Queue {
     /// Waits until there may be room for a record of so many bytes, or the queue is closed.
     pub fn wait_for_room(&self, bytes: usize, hand: Hand<'_>, between: &dyn Fn() -> bool) -> Result<(), QueueError> {
         let need = Self::cells_for(bytes);
-        let room = || (self.is_closed() || self.has_room(need)).then_some(());
+        let room = || (self.is_closed() || self.has_room(need, false)).then_some(());
         Ok(wait_for(room, &self.words.room, Patience::unknown(), hand.by, between)?)
     }
 
-    fn has_room(&self, need: u32) -> bool {
+    /// Whether a record of `need` cells fits. With `much`, whether there is room for a batch: a writer that keeps its core
+    /// while it waits lets readers make some, instead of taking their line away for every item they free.
+    fn has_room(&self, need: u32, much: bool) -> bool {
         let Ok(mask) = self.mask() else { return true }; // The next push says what is wrong.
         let head = At::load(&self.words.read.head, Ordering::Acquire);
         let (items, cells) = At::load(&self.words.write.tail, Ordering::Acquire).since(head);
         let capacity = self.words.form.capacity.load(Ordering::Relaxed);
         let fits = u64::from(cells) + u64::from(need) <= u64::from(mask) + 1 || u64::from(mask) + 1 < 1 << self.most_log;
-        (capacity == 0 || u64::from(items) < capacity) && fits
+        let most = if much { capacity - capacity / 4 } else { capacity };
+        (capacity == 0 || u64::from(items) < most.max(1)) && fits
     }
 
     #[inline(always)]
     fn push_held(&self, parcels: &[Parcel<'_>], hand: Hand<'_>) -> Result<Pushed, QueueError> {
         let write = &*self.words.write;
-        if write.closed.load(Ordering::Relaxed) != 0 {
+        if self.words.form.closed.load(Ordering::Relaxed) != 0 {
             return Ok(Pushed::Closed);
         }
         let mut mask = self.mask()?;

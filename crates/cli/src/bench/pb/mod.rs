@@ -12,6 +12,7 @@ use syncline::{Config, Session};
 
 use super::consistency::Mode;
 use super::fleet::{Crew, Fleet};
+use super::ipc::pipe::{self, Pipe};
 use super::samples::Samples;
 use super::sizes;
 use crate::print;
@@ -24,6 +25,7 @@ Workloads and their settings:
                                                  n= secs= mode= servers=
   w4    what=pull (16 floats, one worker) or what=barrier
                                                  n= secs= what= servers=
+  w5    messages through a channel                p= c= where=threads|processes size= secs=
   w6    start to the first barrier, then memory with a 64 MB array
                                                  n=
   w7    2-bit quantisation with residual, and back, on one core
@@ -40,9 +42,9 @@ Workloads and their settings:
 #[derive(Debug, Args)]
 #[command(after_help = SETTINGS)]
 pub(crate) struct Options {
-    /// Which workload: w1, w2, w3, w4, w6 or w7; w5 follows with the part it measures
+    /// Which workload: w1, w2, w3, w4, w5, w6 or w7
     workload: String,
-    /// key=value, as below; those of other workloads (p, c, where) are accepted and not used
+    /// key=value, as below; those of other workloads are accepted and not used
     settings: Vec<String>,
 }
 
@@ -60,6 +62,15 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let number = |name: &str, default: f64| -> Result<f64, String> {
         setting(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is no number")))
     };
+    if options.workload == "w5" {
+        let count = |name: &str| number(name, 1.0).map(|count| count.max(1.0) as usize);
+        let size = sizes::bytes(setting("size").unwrap_or("64"))?;
+        let processes = setting("where") != Some("threads");
+        let pipe = Pipe { producers: count("p")?, consumers: count("c")?, size, secs: number("secs", 1.0)?, processes };
+        let measured = pipe::measure(pipe)?;
+        print::line(format!("PB w5 iters={} elapsed={:.6}", measured.messages, measured.elapsed));
+        return Ok(());
+    }
     let size = sizes::bytes(setting("size").unwrap_or("4K"))?;
     let secs = number("secs", 1.0)?;
     if options.workload == "w7" {
