@@ -122,6 +122,9 @@ pub(super) fn slot_of_object(number: u64) -> usize {
     (number as u32) as usize & (MOST_OBJECTS - 1)
 }
 
+/// Lays out the words of a new object in the page of its slot.
+pub(crate) type Fill<'a> = dyn Fn(&Arc<Estate>, usize) -> Result<(), EstateError> + 'a;
+
 impl Estate {
     pub(super) fn object_words(&self, slot: usize) -> Shared<ObjectWords> {
         self.segment.place(self.layout.pages() + slot * OBJECT_PAGE)
@@ -151,7 +154,7 @@ impl Estate {
         kind: u8,
         name: Option<&str>,
         thread: u64,
-        fill: &dyn Fn(&Arc<Estate>, usize) -> Result<(), EstateError>,
+        fill: &Fill<'_>,
     ) -> Result<(Arc<Held>, bool), EstateError> {
         if let Some(name) = name
             && (name.is_empty() || name.len() > MOST_NAME)
@@ -190,7 +193,7 @@ impl Estate {
         name: Option<&str>,
         fingerprint: u64,
         thread: u64,
-        fill: &dyn Fn(&Arc<Estate>, usize) -> Result<(), EstateError>,
+        fill: &Fill<'_>,
     ) -> Result<(), EstateError> {
         self.segment.reserve(self.layout.pages() + slot * OBJECT_PAGE, OBJECT_PAGE)?;
         let words = self.object_words(slot);
