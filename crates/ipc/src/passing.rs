@@ -53,7 +53,7 @@ impl<'v> Outgoing<'v> {
         }
         let whole = encoded.meta().len() as u64 + encoded.payload_len();
         if whole as usize + objects + 24 > MOST_INLINE {
-            outgoing.into_block(operation)?;
+            outgoing.move_to_block(operation)?;
         }
         if outgoing.encoded.handles() > 0 {
             outgoing.name_objects(value, operation)?;
@@ -66,7 +66,7 @@ impl<'v> Outgoing<'v> {
     }
 
     /// The one copy of a large value.
-    fn into_block(&mut self, operation: &'static str) -> Result<(), Error> {
+    fn move_to_block(&mut self, operation: &'static str) -> Result<(), Error> {
         let meta = self.encoded.meta();
         let start = meta.len().next_multiple_of(ALIGNMENT);
         let len = start + self.encoded.payload_len() as usize;
