@@ -284,6 +284,7 @@ impl Inner {
         }
     }
 
+    #[allow(clippy::too_many_arguments, reason = "one add, with all that may be said of it")]
     fn add(
         &self,
         this: &Arc<Inner>,
@@ -350,6 +351,7 @@ impl Inner {
         code.check().or_else(refused)
     }
 
+    #[allow(clippy::too_many_arguments, reason = "one add, with all that may be said of it")]
     fn add_words(
         &self,
         this: &Arc<Inner>,
