@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use syncline::kvstore::{Key, KvStore, Optimizer, Output, Pull, Push, RowPull, Value};
+use syncline::kvstore::{Key, Kind, KvStore, Optimizer, Output, Pull, Push, RowPull, Value};
 use syncline::{Config, Deadline, Error};
 
 use crate::optimizer::{optimizer_from, python_key, python_options};
 use crate::parental::Parental;
 use crate::tables::call_site;
-use crate::{interrupt, job};
+use crate::{errors, interrupt, job};
 use arguments::{Keys, needs_rows, row_ids};
 use future::Coming;
 pub(crate) use future::StoreFuture;
@@ -37,7 +37,14 @@ impl Store {
     /// A store of this type; distributed ones need an open session, and all workers make the same stores in the same order.
     #[new]
     fn new(py: Python<'_>, name: &str) -> PyResult<Store> {
-        let (store, timeout) = job::wait(py, || Ok::<_, Error>((KvStore::local(name)?, Config::from_env()?.settings().timeout)))?;
+        let kind = Kind::from_name(name).map_err(|error| errors::exception(py, &error.into()))?;
+        let (store, timeout) = if kind.is_distributed() {
+            let session = job::current(py, "kvstore")?;
+            let (site, timeout) = (call_site(py)?, session.timeout());
+            (job::wait(py, || session.kvstore_at(name, &site, interrupt::deadline(timeout)))?, timeout)
+        } else {
+            job::wait(py, || Ok::<_, Error>((KvStore::local(name)?, Config::from_env()?.settings().timeout)))?
+        };
         Ok(Store { store: Parental::new(store), timeout })
     }
 
@@ -171,7 +178,7 @@ impl Store {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, keys) = (key.py(), Keys::of(key)?);
         let Some(given_ids) = row_ids else {
-            return Err(crate::errors::of_class(py, "ConfigurationError", "row_sparse_pull: row_ids is missing"));
+            return Err(errors::of_class(py, "ConfigurationError", "row_sparse_pull: row_ids is missing"));
         };
         let outs = out.map(|out| keys.apart(out, "outputs")).transpose()?;
         for each in outs.iter().flatten().flatten() {
@@ -183,7 +190,7 @@ impl Store {
             let wanted: Vec<(&Key, &[i64])> = keys.keys.iter().zip(single).collect();
             if outs.iter().flatten().any(|of_key| of_key.len() != 1) {
                 let text = "row_sparse_pull: with wait=False there is one output for each key";
-                return Err(crate::errors::of_class(py, "ConfigurationError", text));
+                return Err(errors::of_class(py, "ConfigurationError", text));
             }
             let pending = self.call(py, "row_sparse_pull", |store, by| store.raw().row_sparse_pull_async(&wanted, priority, by))?;
             let out = out.map(|out| out.clone().unbind());
@@ -228,7 +235,7 @@ impl Store {
     fn use_optimizer(&self, py: Python<'_>, name: &str, options: &Bound<'_, PyDict>, keep_states: bool) -> PyResult<()> {
         let optimizer = optimizer_from(py, name, options)?;
         self.call(py, "set_optimizer", |store, by| {
-            let before = if keep_states { store.raw().optimizer() } else { None };
+            let before = if keep_states { store.raw().optimizer(by)? } else { None };
             match before {
                 Some(before) if keeps_the_same(&before, &optimizer) => store.raw().change_optimizer("set_optimizer", by, |held| {
                     *held = optimizer;
@@ -246,7 +253,7 @@ impl Store {
 
     /// Name and options of the optimizer, if this process knows of one.
     fn known_optimizer<'py>(&self, py: Python<'py>) -> PyResult<Option<(&'static str, Bound<'py, PyDict>)>> {
-        let found = self.call(py, "optimizer", |store, _| Ok::<_, Error>(store.raw().optimizer()))?;
+        let found = self.call(py, "optimizer", |store, by| store.raw().optimizer(by))?;
         found.map(|optimizer| Ok((optimizer.method.name(), python_options(py, &optimizer)?))).transpose()
     }
 
@@ -370,7 +377,7 @@ fn single_values<'a>(py: Python<'_>, operation: &str, keys: &'a Keys, items: &'a
         [item] => Ok((key, item.value())),
         many => {
             let text = format!("{operation}: key {key}: one value is needed, {} were given", many.len());
-            Err(crate::errors::of_class(py, "ShapeMismatch", text))
+            Err(errors::of_class(py, "ShapeMismatch", text))
         }
     };
     keys.keys.iter().zip(items).map(pair).collect()
