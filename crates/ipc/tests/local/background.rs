@@ -81,8 +81,8 @@ fn a_dropped_pool_forgets_what_nobody_has_begun() {
     let pool = BackgroundTaskPool::new(1).expect("started");
     let (open, gate) = channel::<()>();
     let (told, ear) = channel();
-    pool.add_task(move || Ok::<_, TaskError>(drop(gate.recv()))).expect("open");
-    pool.add_task(move || Ok::<_, TaskError>(told.send(()).expect("somebody listens"))).expect("open");
+    pool.add_task(move || gate.recv().or(Ok::<_, TaskError>(()))).expect("open");
+    pool.add_task(move || told.send(()).map_err(|_| TaskError::Closed)).expect("open");
     drop(pool);
     drop(open);
     ear.recv().expect_err("the second task was dropped, not run");
