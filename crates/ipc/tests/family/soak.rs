@@ -44,7 +44,7 @@ fn soak() {
                 }
             }
             85..=97 => {
-                let options = ChannelOptions { capacity: None, leases: random(&mut seed) % 2 == 0 };
+                let options = ChannelOptions { capacity: None, leases: random(&mut seed).is_multiple_of(2) };
                 let channel = Channel::with(&family, options).unwrap();
                 for number in 0..random(&mut seed) % 200 {
                     channel.write(&Value::List(vec![int(number as i64), Mutex::new(&family).unwrap().handle(), large(1)]), soon()).unwrap();
