@@ -18,7 +18,6 @@ use crate::mortality::moment;
 use crate::placed::{Line, Placed, Region, Shared};
 use crate::queue::QueueError;
 use crate::sync::{AtomicU64, Ordering};
-use crate::wait::Deadline;
 
 /// The words of a table.
 #[repr(C)]
@@ -201,7 +200,7 @@ impl Inner {
     }
 
     fn under_latch<T>(&self, act: impl FnOnce(&Inner) -> Result<T, QueueError>) -> Result<T, QueueError> {
-        let hand = self.estate.hand_by(Deadline::never());
+        let hand = self.estate.hand_by(super::patient());
         let taken = self.words.latch.take(hand.me, hand.by, hand.is_dead)?;
         let done = match taken {
             Taken::Free => act(self),
@@ -369,20 +368,19 @@ impl Inner {
         let used = self.words.used.load(Ordering::Relaxed);
         let top = self.words.top.load(Ordering::Relaxed);
         Corrupt::check("end of a table's entries", top, places * 8, self.half as u64)?;
-        let live = self.words.live.load(Ordering::Relaxed);
         let crowded = (used + 1) * 4 > places * 3;
         // Room that replaced entries left behind is taken back once the table has doubled since the last move.
         let worn = top > self.words.moved.load(Ordering::Relaxed).max(128 << 10) * 2;
         if crowded || worn || top as usize + len > self.half {
-            self.move_over(base, live)?;
+            self.move_over(base)?;
         }
         Ok(())
     }
 
-    fn move_over(&self, base: usize, live: u64) -> Result<(), QueueError> {
+    fn move_over(&self, base: usize) -> Result<(), QueueError> {
         let mut places = self.places()?;
         places.sort_unstable(); // The order of the changes is kept.
-        let log = u64::from((live.max(places.len() as u64) * 4).max(1 << FIRST_LOG).next_power_of_two().ilog2());
+        let log = u64::from((places.len() as u64 * 4).max(1 << FIRST_LOG).next_power_of_two().ilog2());
         let from = usize::from(base > 0);
         let to = 1 - from;
         let (size, to_base) = (8_usize << log, to * self.half);

@@ -70,32 +70,6 @@ fn garbage_in_the_words_of_a_queue_is_an_error_and_no_crash() {
 }
 
 #[test]
-fn garbage_in_the_words_of_a_table_is_an_error_and_no_crash() {
-    let mut noise = Noise(3);
-    for round in 0..200 {
-        let estate = estate();
-        let table = TableStore::make(&estate, 1).unwrap();
-        let set = |number: u64| {
-            let key = number.to_le_bytes();
-            let value = [number as u8; 40];
-            table.set(&NewEntry { key: &key, key_meta: 1, value: &[&value], value_meta: 5, objects: &[] })
-        };
-        (0..20).for_each(|number| drop(set(number).unwrap()));
-        let slot = table.held().slot();
-        let words = estate.segment.region(estate.layout.pages() + slot * layout::OBJECT_PAGE + objects::OWN_WORDS, 512);
-        let area = estate.segment.region(estate.layout.object_area(slot), 4096);
-        for _ in 0..=round % 4 {
-            words.word((noise.next() % 64) as usize * 8).store(noise.next(), Ordering::Relaxed);
-            area.word((noise.next() % 512) as usize * 8).store(noise.next(), Ordering::Relaxed);
-        }
-        for number in 0..100 {
-            let _ = (set(number % 40), table.get(&(number % 7).to_le_bytes()), table.remove(&(number % 11).to_le_bytes()));
-        }
-        let _ = (table.entries(), table.len(), table.bytes());
-    }
-}
-
-#[test]
 fn a_free_block_is_used_again_and_memory_beyond_the_idle_limit_goes_back() {
     let estate = estate();
     let first = estate.block(100_000).unwrap();
