@@ -80,7 +80,12 @@ impl Channel {
         let status = if items.len() == 1 {
             let parcel = Parcel::of(&items.get_item(0)?)?;
             let value = parcel.value(py).map_err(refused)?;
-            wait(py, || self.inner.write(&value, by))?
+            if self.inner.capacity().is_none() && parcel.is_small(py) {
+                // Nothing to wait for: another thread's turn would cost more than the write.
+                self.inner.write(&value, by).map_err(|error| errors::of_ipc(py, &error))?
+            } else {
+                wait(py, || self.inner.write(&value, by))?
+            }
         } else {
             let parcels: Vec<Parcel> = items.iter().map(|item| Parcel::of(&item)).collect::<PyResult<_>>()?;
             let values: Vec<Value<'_>> = parcels.iter().map(|parcel| parcel.value(py)).collect::<Result<_, _>>().map_err(refused)?;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   None bool int float str bytes, lists and dicts of these     plain values, which every language reads
+//!   tuples of these                                             [empty opaque, item…]
 //!   numpy.ndarray of our dtypes                                 a tensor: one copy in, none out
 //!   channel, queue, mutex, table                                a handle
 //!   anything else                                               [opaque pickle, handle…, tensor…]: its buffers travel beside it
@@ -15,7 +16,7 @@ use pyo3::exceptions::PyRecursionError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMemoryView, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 use syncline::DType;
 use syncline::ipc::{Data, Shape, Value, WireError};
 
@@ -36,6 +37,7 @@ pub(super) enum Parcel {
     Bytes(Lent),
     Tensor(Lent, DType, Shape),
     List(Vec<Parcel>),
+    Tuple(Vec<Parcel>),
     Map(Vec<(Parcel, Parcel)>),
     Pickled {
         pickle: Lent,
@@ -104,14 +106,10 @@ impl Parcel {
         }
         if depth < DEEPEST {
             if let Ok(list) = object.cast_exact::<PyList>() {
-                let mut items = Vec::with_capacity(list.len());
-                for item in list {
-                    match Parcel::plain(&item, depth + 1)? {
-                        Some(item) => items.push(item),
-                        None => return Ok(None),
-                    }
-                }
-                return Ok(Some(Parcel::List(items)));
+                return Ok(Parcel::all(list.iter(), depth)?.map(Parcel::List));
+            }
+            if let Ok(tuple) = object.cast_exact::<PyTuple>() {
+                return Ok(Parcel::all(tuple.iter(), depth)?.map(Parcel::Tuple));
             }
             if let Ok(map) = object.cast_exact::<PyDict>() {
                 let mut pairs = Vec::with_capacity(map.len());
@@ -125,6 +123,33 @@ impl Parcel {
             }
         }
         Ok(handle_of(object).map(Parcel::Plain))
+    }
+
+    /// None when one of them needs a pickle.
+    fn all<'py>(objects: impl ExactSizeIterator<Item = Bound<'py, PyAny>>, depth: usize) -> PyResult<Option<Vec<Parcel>>> {
+        let mut items = Vec::with_capacity(objects.len());
+        for object in objects {
+            match Parcel::plain(&object, depth + 1)? {
+                Some(item) => items.push(item),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(items))
+    }
+
+    /// Whether writing it takes no longer than letting the interpreter go for it would.
+    pub(super) fn is_small(&self, py: Python<'_>) -> bool {
+        const FEW: usize = 8;
+        const SHORT: usize = 512;
+        match self {
+            Parcel::Plain(_) => true,
+            Parcel::Text(text) => text.to_str(py).is_ok_and(|text| text.len() <= SHORT),
+            Parcel::Bytes(lent) => lent.bytes().len() <= SHORT,
+            Parcel::Tensor(lent, ..) => lent.bytes().len() <= SHORT,
+            Parcel::List(items) | Parcel::Tuple(items) => items.len() <= FEW && items.iter().all(|item| item.is_small(py)),
+            Parcel::Map(pairs) => pairs.len() <= FEW && pairs.iter().all(|(key, value)| key.is_small(py) && value.is_small(py)),
+            Parcel::Pickled { pickle, buffers, .. } => pickle.bytes().len() <= SHORT && buffers.is_empty(),
+        }
     }
 
     /// None for arrays that a tensor would not give back as they are.
@@ -171,6 +196,10 @@ impl Parcel {
             Parcel::Bytes(lent) => Value::from(lent.bytes()),
             Parcel::Tensor(lent, dtype, shape) => Value::tensor(*dtype, shape.clone(), lent.bytes())?,
             Parcel::List(items) => Value::List(items.iter().map(|item| item.value(py)).collect::<Result<_, _>>()?),
+            Parcel::Tuple(items) => {
+                let mark = std::iter::once(Ok(Value::Opaque((&[][..]).into())));
+                Value::List(mark.chain(items.iter().map(|item| item.value(py))).collect::<Result<_, WireError>>()?)
+            }
             Parcel::Map(pairs) => {
                 let pairs = pairs.iter().map(|(key, value)| Ok((key.value(py)?, value.value(py)?)));
                 Value::Map(pairs.collect::<Result<_, WireError>>()?)
@@ -223,6 +252,10 @@ pub(super) fn unpacked<'py>(py: Python<'py>, value: Value<'static>, held: Arrays
         Value::Str(text) => PyString::new(py, &text).into_any(),
         Value::Bytes(bytes) => PyBytes::new(py, &bytes).into_any(),
         Value::Opaque(data) => pickle(py)?.1.bind(py).call1((PyBytes::new(py, &data),))?,
+        Value::List(items) if matches!(items.first(), Some(Value::Opaque(mark)) if mark.is_empty()) => {
+            let items: Vec<Bound<'py, PyAny>> = items.into_iter().skip(1).map(|item| unpacked(py, item, held)).collect::<PyResult<_>>()?;
+            PyTuple::new(py, items)?.into_any()
+        }
         Value::List(parts) if matches!(parts.first(), Some(Value::Opaque(_))) => unpickled(py, parts, held)?,
         Value::List(items) => {
             let items: Vec<Bound<'py, PyAny>> = items.into_iter().map(|item| unpacked(py, item, held)).collect::<PyResult<_>>()?;
