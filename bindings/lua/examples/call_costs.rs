@@ -27,7 +27,13 @@ fn cost(name: String, times: u32, mut call: impl FnMut() -> Result<(), Error>) -
 fn main() -> Result<(), Error> {
     let session = Session::open(syncline::Config::from_env()?)?;
     for count in [1usize, 16, 1024, 262_144, 4_194_304] {
-        let times = if count <= 1024 { 100_000 } else if count <= 262_144 { 500 } else { 20 };
+        let times = if count <= 1024 {
+            100_000
+        } else if count <= 262_144 {
+            500
+        } else {
+            20
+        };
         let table = session.array::<f32>(count as u64).create()?;
         let (delta, mut out) = (vec![1f32; count], vec![0f32; count]);
         cost(format!("get {count} floats"), times, || table.get_into(&mut out))?;

@@ -2,6 +2,7 @@
 //!
 //! One crate, built for Lua 5.1 (which LuaJIT loads too) and for 5.4. It converts, calls and converts back; names, defaults and
 //! classes are in `bindings/lua/lua`. Every function answers as `reply.rs` says, so that errors are raised in Lua, as strings.
+#![cfg_attr(feature = "lua54", expect(clippy::unnecessary_cast, reason = "integers of Lua 5.1 are of another type"))]
 
 mod interrupt;
 mod ipc;

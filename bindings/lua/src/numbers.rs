@@ -190,7 +190,7 @@ impl Numbers {
         let from = self.from + index * shape.byte_len(self.dtype);
         Ok(Err(Numbers {
             memory: self.memory_from(index * shape.byte_len(self.dtype)),
-            from: self.from_or_zero(from),
+            from: self.start_at(from),
             dtype: self.dtype,
             shape,
         }))
@@ -204,7 +204,7 @@ impl Numbers {
         }
     }
 
-    fn from_or_zero(&self, from: usize) -> usize {
+    fn start_at(&self, from: usize) -> usize {
         if matches!(self.memory, Memory::Own(_)) { from } else { 0 }
     }
 
@@ -414,7 +414,7 @@ pub(crate) mod calls {
         dims[0] = count;
         let row = numbers.size().checked_div(numbers.shape.dims()[0]).unwrap_or(0);
         let offset = (first as usize - 1) * row;
-        let from = numbers.from_or_zero(numbers.from + offset);
+        let from = numbers.start_at(numbers.from + offset);
         Ok(Numbers { memory: numbers.memory_from(offset), from, dtype: numbers.dtype, shape: shape_of(&dims)? })
     }
 

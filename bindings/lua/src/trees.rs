@@ -113,16 +113,15 @@ pub(crate) fn all_reduce(
     })
 }
 
+/// What is done with the memory of several tensors at once.
+type WithMemory<'f, T> = dyn FnMut(&mut Vec<&mut [u8]>) -> Result<T, Failure> + 'f;
+
 /// Calls `f` with the memory of all `numbers` at once.
-fn lend_all<'a, T>(
-    numbers: &'a [Numbers],
-    mut lent: Vec<&mut [u8]>,
-    f: &mut dyn FnMut(&mut Vec<&mut [u8]>) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+fn lend_all<'a, T>(numbers: &'a [Numbers], mut lent: Vec<&mut [u8]>, f: &mut WithMemory<'_, T>) -> Result<T, Failure> {
     match numbers.split_first() {
         None => f(&mut lent),
         Some((first, rest)) => first.write(|bytes| {
-            let mut lent: Vec<&mut [u8]> = lent.drain(..).collect();
+            let mut lent: Vec<&mut [u8]> = std::mem::take(&mut lent);
             lent.push(bytes);
             lend_all(rest, lent, f)
         }),
