@@ -43,7 +43,7 @@ mod _native {
     #[pymodule_export]
     use crate::trees::{
         Reduction, Tree, abandon_trees, close_trees, discovered_tree, fold_leaves, interpreter_ends, job_tree, last_value, localhost_tree,
-        null_tree, reduce_leaves, remember_value, scatter_reduced, slurm_tree, start_leaf, static_tree,
+        null_tree, reduce_leaves, remember_value, scatter_reduced, slurm_tree, start_leaves, static_tree,
     };
     #[pymodule_export]
     use crate::view::View;

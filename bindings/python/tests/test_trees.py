@@ -300,6 +300,30 @@ def test_a_reduction_runs_while_python_does_something_else(stage: Stage) -> None
     )
 
 
+def test_a_structure_under_way_is_one_operation_that_others_may_wait_for_at_once(stage: Stage) -> None:
+    run(
+        stage,
+        2,
+        """
+        import numpy as np
+        import syncline as sl
+
+        tree = sl.tree()
+        model = {"w": np.full((3, 4), 1.0), "b": [np.full(5, float(tree.node)), 7]}
+        result, contributors = tree.all_reduce(model) if tree.node == 1 else tree.all_reduce_async(model).wait()
+        assert contributors == 2 and result["b"][1] == 14 and (model["w"] == 2).all() and (model["b"][0] == 3).all()
+        try:
+            tree.all_reduce_async({"w": np.zeros((3, 4) if tree.node == 1 else (4, 3))}).wait()
+        except sl.ContractMismatch as error:
+            assert "3, 4" in str(error) and "4, 3" in str(error), error
+        else:
+            raise AssertionError("shapes that differ are told")
+        assert tree.all_reduce(1) == (2, 2)
+        print("done", flush=True)
+        """,
+    )
+
+
 def test_calls_that_differ_are_shown_to_everybody_with_both_places(stage: Stage) -> None:
     ended = run(
         stage,

@@ -24,6 +24,28 @@ pub struct Leaf<'a> {
     pub bytes: &'a mut [u8],
 }
 
+/// One array of a nested structure that is given away while an operation runs in the background.
+#[derive(Debug)]
+pub struct OwnedLeaf<B> {
+    /// As in [`Leaf`].
+    pub name: String,
+    /// As in [`Leaf`].
+    pub dtype: DType,
+    /// As in [`Leaf`].
+    pub shape: Shape,
+    /// What holds its numbers.
+    pub array: B,
+}
+
+/// The same leaves for the time of a call.
+pub(crate) fn borrowed<B: AsMut<[u8]>>(leaves: &mut [OwnedLeaf<B>]) -> Vec<Leaf<'_>> {
+    let mut lent = Vec::with_capacity(leaves.len());
+    for OwnedLeaf { name, dtype, shape, array } in leaves {
+        lent.push(Leaf { name, dtype: *dtype, shape: shape.clone(), bytes: array.as_mut() });
+    }
+    lent
+}
+
 /// Whether each leaf has the bytes that its dtype and shape say.
 pub(crate) fn check(leaves: &[Leaf<'_>]) -> Result<(), Error> {
     for (index, leaf) in leaves.iter().enumerate() {

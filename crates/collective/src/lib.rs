@@ -18,7 +18,7 @@ mod stats;
 pub use aggregate::Aggregates;
 pub use call::How;
 pub use engine::{Collectives, Merge, Pending};
-pub use leaves::Leaf;
+pub use leaves::{Leaf, OwnedLeaf};
 pub use plan::{PlanName, PlanSettings};
 pub use stats::LinkReport;
 pub use syncline_cluster::Error;

@@ -162,6 +162,12 @@ impl Session {
         Ok(self.tables.create(spec, initial, site, deadline)?)
     }
 
+    /// The tables below the typed ones, where tables are made by name and rules are set.
+    #[doc(hidden)]
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
     /// Saves all tables with their updater states below `path`. Every worker calls it.
     ///
     /// A crash while saving leaves the previous checkpoint as it was.

@@ -26,6 +26,7 @@ mod tables;
 mod updater;
 
 pub use arrays::SharedArray;
+pub use gradient::{GradientStates, StateLane};
 pub use partition::Placement;
 pub use pending::Pending;
 pub use spec::{Consistency, Shape, Spec};

@@ -15,11 +15,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use syncline_cluster::{Deadline, Error, Job};
+use syncline_optimizer::Optimizer;
 use syncline_wire::Fingerprint;
 
-use crate::checkpoint::{Checkpoint, Manifest, SavedLane, SavedTable, ShardRecord, ShardWriter, Verify, prepare, records};
+use crate::checkpoint::{Checkpoint, Manifest, SavedLane, SavedRule, SavedTable, ShardRecord, ShardWriter, Verify, prepare, records};
 use crate::partition::{homes, placed};
-use crate::share::lanes;
+use crate::share::{LaneInfo, lanes};
 use crate::table::{Inner, Way};
 use crate::{Shape, Table};
 
@@ -63,9 +64,9 @@ pub(crate) fn save(job: &Job, tables: &[Table], path: &Path, by: Deadline) -> Re
     let payload = generation.as_ref().map_or(0, |generation| *generation).to_le_bytes();
     let (_, payload) = together.agree("begin", &payload, generation)?;
     let generation = u64::from_le_bytes(payload.try_into().unwrap_or_default());
-    let saved: Vec<SavedTable> = tables.iter().map(|table| description(&table.inner, workers)).collect();
-    let written = write(job, tables, &saved, path, generation, (worker, workers), by);
-    together.agree("written", &[], written)?;
+    let described = tables.iter().map(|table| description(&table.inner, workers)).collect::<Result<Vec<SavedTable>, Error>>();
+    let written = described.and_then(|saved| write(job, tables, saved, path, generation, (worker, workers), by));
+    let (saved, _) = together.agree("written", &[], written)?;
     let committed = match worker {
         0 => records::collect(path, generation, workers).and_then(|records| {
             Manifest::new(generation, saved, records).commit(path)?;
@@ -78,27 +79,58 @@ pub(crate) fn save(job: &Job, tables: &[Table], path: &Path, by: Deadline) -> Re
 }
 
 /// Fills `tables` from the checkpoint at `path`.
-pub(crate) fn load(job: &Job, tables: &[Table], path: &Path, by: Deadline) -> Result<(), Error> {
+pub(crate) fn load(job: &Job, tables: &[Table], path: &Path, set_rule: SetRule<'_>, by: Deadline) -> Result<(), Error> {
     let together = Together { job, path, what: "load", by };
     let (worker, workers) = place(job)?;
-    let wanted: Vec<SavedTable> = tables.iter().map(|table| description(&table.inner, workers)).collect();
     let opened = tables.iter().try_for_each(|table| table.inner.flush(by)).and_then(|()| {
+        let wanted = tables.iter().map(|table| description(&table.inner, workers)).collect::<Result<Vec<SavedTable>, Error>>()?;
         let checkpoint = Checkpoint::open(path, Verify::Sizes)?;
         checkpoint.verify(worker as usize, workers as usize)?;
         let counterparts = checkpoint.counterparts(&wanted)?;
         Ok((checkpoint, counterparts))
     });
     let ((checkpoint, counterparts), _) = together.agree("begin", &[], opened)?;
+    let known = counterparts.clone();
     let settled = tables.iter().try_for_each(|table| table.inner.settle(by));
     together.agree("settled", &[], settled)?;
+    let ruled = (|| {
+        for (table, saved) in tables.iter().zip(&counterparts).filter(|_| worker == 0) {
+            bring_rule(&table.inner, &checkpoint.tables()[*saved], set_rule)?;
+        }
+        Ok(())
+    })();
+    together.agree("rules", &[], ruled)?;
     let filled = (|| {
         for (table, saved) in tables.iter().zip(counterparts) {
             fill(job, &table.inner, &checkpoint, saved, (worker, workers), by)?;
         }
         Ok(())
     })();
-    together.agree("done", &[], filled).map(drop)
+    together.agree("filled", &[], filled)?;
+    // States have begun where rows were written, so what is known of the key is written last.
+    let counted = (|| {
+        for (table, saved) in tables.iter().zip(&known).filter(|_| worker == 0) {
+            if let Some(rule) = &checkpoint.tables()[*saved].rule {
+                table.inner.write_key_state(&rule.state(), by)?;
+            }
+        }
+        Ok(())
+    })();
+    together.agree("done", &[], counted).map(drop)
 }
+
+/// Sets the optimizer of a saved gradient table where its family has none.
+fn bring_rule(table: &Inner, saved: &SavedTable, set_rule: SetRule<'_>) -> Result<(), Error> {
+    let missing = table.newest_rule()?.is_some_and(|rule| rule.optimizer.is_none());
+    match saved.rule.as_ref().filter(|_| missing).map(SavedRule::optimizer) {
+        None => Ok(()),
+        Some(Some(optimizer)) => set_rule(table.spec.family(), optimizer),
+        Some(None) => Err(Error::Configuration { detail: format!("load: the optimizer of {saved} is none this version knows") }),
+    }
+}
+
+/// Sets the rule of a family, on every host.
+pub(crate) type SetRule<'a> = &'a dyn Fn(u32, Optimizer) -> Result<(), Error>;
 
 fn place(job: &Job) -> Result<(u32, u32), Error> {
     let workers = job.topology().workers();
@@ -108,11 +140,15 @@ fn place(job: &Job) -> Result<(u32, u32), Error> {
     }
 }
 
-fn description(table: &Inner, workers: u32) -> SavedTable {
+fn description(table: &Inner, workers: u32) -> Result<SavedTable, Error> {
     let cols = table.spec.rows_and_cols().map_or(1, |(_, cols)| cols);
+    if let Some(rule) = table.newest_rule()? {
+        let states = rule.lanes.iter().map(|lane| SavedLane::new(&lane.name, lane.dtype, cols));
+        return Ok(SavedTable::new(&table.spec, &table.name, table.number, states));
+    }
     let states = table.spec.updater.state_lanes(table.spec.dtype(), workers);
     let states = states.into_iter().map(|lane| SavedLane::new(lane.name, lane.dtype, cols));
-    SavedTable::new(&table.spec, &table.name, table.number, states)
+    Ok(SavedTable::new(&table.spec, &table.name, table.number, states))
 }
 
 /// The rows of a table that a worker writes or reads: its part of its own neighbourhood's, and of those without workers.
@@ -139,14 +175,14 @@ fn rows_of(job: &Job, table: &Inner, worker: u32) -> Vec<Range<u64>> {
 fn write(
     job: &Job,
     tables: &[Table],
-    saved: &[SavedTable],
+    mut saved: Vec<SavedTable>,
     path: &Path,
     generation: u64,
     (worker, workers): (u32, u32),
     by: Deadline,
-) -> Result<(), Error> {
+) -> Result<Vec<SavedTable>, Error> {
     tables.iter().try_for_each(|table| table.inner.settle(by))?;
-    let mut shard = ShardWriter::create(path, generation, worker, workers, saved)?;
+    let mut shard = ShardWriter::create(path, generation, worker, workers, &saved)?;
     for (index, table) in tables.iter().enumerate() {
         match &table.inner.way {
             Way::Keys { .. } if worker == 0 => {
@@ -172,7 +208,14 @@ fn write(
         }
     }
     let record: ShardRecord = shard.finish()?;
-    records::leave(path, generation, &record)
+    records::leave(path, generation, &record)?;
+    for (table, saved) in tables.iter().zip(&mut saved) {
+        let rule = table.inner.newest_rule()?;
+        if let Some(optimizer) = rule.as_ref().and_then(|rule| rule.optimizer.as_ref()) {
+            saved.rule = Some(SavedRule::new(optimizer, table.inner.read_key_state(by)?)?);
+        }
+    }
+    Ok(saved)
 }
 
 fn fill(job: &Job, table: &Inner, checkpoint: &Checkpoint, saved: usize, (worker, workers): (u32, u32), by: Deadline) -> Result<(), Error> {
@@ -193,9 +236,21 @@ fn fill(job: &Job, table: &Inner, checkpoint: &Checkpoint, saved: usize, (worker
         .chain(table.spec.updater.state_lanes(table.spec.dtype(), workers).iter().map(|lane| lane.starts_as_value))
         .collect();
     let mut buffer = Vec::new();
-    for (lane, info) in lanes(&table.spec, workers).iter().enumerate() {
+    let lanes = match table.newest_rule()? {
+        Some(rule) => {
+            let cols = table.spec.rows_and_cols().map_or(1, |(_, cols)| cols) as usize;
+            let states =
+                rule.lanes.iter().map(|lane| LaneInfo { name: lane.name.clone(), dtype: lane.dtype, row_bytes: cols * lane.dtype.size() });
+            lanes(&table.spec, workers).into_iter().take(1).chain(states).collect()
+        }
+        None => lanes(&table.spec, workers),
+    };
+    for (lane, info) in lanes.iter().enumerate() {
         // A job with more workers has states that nobody saved: they begin as in a new table.
         let source = its.lane(&info.name).map(|(lane, _)| lane).or(starts_as_value[lane].then_some(0));
+        if source.is_none() && table.gradient.is_some() {
+            continue; // Of another optimizer: they begin when they are used.
+        }
         for rows in rows_of(job, table, worker) {
             let at_once = (BUFFER / info.row_bytes.max(1)).max(1) as u64;
             let mut first = rows.start;

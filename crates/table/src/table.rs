@@ -72,7 +72,7 @@ pub(crate) struct Inner {
     /// Gets under way in the background, which in sync mode must have read before the next add counts.
     background: (Mutex<u32>, Condvar),
     /// What a gradient table goes by.
-    gradient: Option<Gradient>,
+    pub(crate) gradient: Option<Gradient>,
 }
 
 impl Inner {
@@ -191,6 +191,14 @@ impl Inner {
         match &self.way {
             Way::Here(share) => share.write_lane(lane, first_row, bytes, by),
             Way::Spread(spread) | Way::Keys { spread, .. } => spread.write_lane(lane, first_row, bytes, by),
+        }
+    }
+
+    /// The first row of each part of the table that lies somewhere.
+    pub(crate) fn homes_of_rows(&self) -> Vec<u64> {
+        match &self.way {
+            Way::Here(_) => vec![0],
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.first_rows(),
         }
     }
 

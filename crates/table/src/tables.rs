@@ -144,10 +144,12 @@ impl Tables {
         saving::save(&self.shared.job, &made, &saving::absolute(path), by)
     }
 
-    /// Fills all tables from what [`save`](Tables::save) wrote, by any number of servers and workers.
+    /// Fills all tables from what [`save`](Tables::save) wrote, by any number of servers and workers. Gradient tables get their states
+    /// back where their optimizer keeps the same ones; a family without an optimizer gets the saved one.
     pub fn load(&self, path: &Path, by: Deadline) -> Result<(), Error> {
         let made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        saving::load(&self.shared.job, &made, &saving::absolute(path), by)
+        let set_rule = |family, optimizer| self.set_rule(family, Some(optimizer), false, by);
+        saving::load(&self.shared.job, &made, &saving::absolute(path), &set_rule, by)
     }
 
     /// An array of `bytes` zero bytes that tables of this host take as it is: an add of it, or of a part, to a whole table

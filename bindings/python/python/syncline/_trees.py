@@ -49,8 +49,11 @@ def all_reduce_async(tree: _native.Tree, value: Any, reduce: str) -> Future:
     """``Tree.all_reduce_async`` of anything."""
     if _checked(reduce) not in OPERATIONS:
         raise ConfigurationError("all_reduce_async: a function cannot run meanwhile\nhint: use all_reduce, or a name")
-    slots = [_Slot(path, leaf, reduce) for path, leaf in _leaves(value)]
-    started = [_native.start_leaf(tree, slot.work, slot.dtype, reduce) for slot in slots]
+    leaves = list(_leaves(value))
+    slots = [_Slot(path, leaf, reduce) for path, leaf in leaves]
+    started = _native.start_leaves(
+        tree, [slot.work for slot in slots], [slot.dtype for slot in slots], [path for path, _ in leaves], reduce
+    )
     return Future(value, slots, started)
 
 
@@ -119,7 +122,7 @@ class Future:
 
     __module__ = "syncline"
 
-    def __init__(self, value: Any, slots: list[_Slot], started: list[_native.Reduction]) -> None:
+    def __init__(self, value: Any, slots: list[_Slot], started: _native.Reduction) -> None:
         self._value, self._slots, self._started = value, slots, started
         self._result: tuple[Any, int] | None = None
 
@@ -129,9 +132,7 @@ class Future:
         ``timeout`` is in seconds: when it is over, ``Timeout`` is raised and the reduction goes on.
         """
         if self._result is None:
-            contributors = 1
-            for each in self._started:
-                contributors = each.wait(timeout)
+            contributors = self._started.wait(timeout)
             self._result = _rebuilt(self._value, iter([slot.result() for slot in self._slots])), contributors
         return self._result
 
@@ -141,7 +142,7 @@ class Future:
 
     def done(self) -> bool:
         """Whether ``wait()`` would return at once."""
-        return self._result is not None or all(each.done() for each in self._started)
+        return self._result is not None or self._started.done()
 
 
 def _checked(reduce: Reduce) -> str | Callable[[Any, Any], Any]:

@@ -4,31 +4,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use syncline::collective::{How, Pending};
+use syncline::collective::{How, OwnedLeaf, Pending};
 use syncline::{DType, Deadline, Error, ReduceOp};
+use syncline_tensor::Shape;
 
 use super::tree::{Tree, call_site};
 use crate::memory::Lent;
 use crate::parental::Parental;
 use crate::{errors, interrupt, job};
 
-/// One array that is being reduced; `all_reduce_async` makes futures of them.
+/// Arrays that are being reduced; `all_reduce_async` makes a future of them.
 #[pyclass(frozen, module = "syncline._native")]
 pub(crate) struct Reduction {
     state: Mutex<State>,
-    /// The array's memory, which the operation writes to until it is over.
-    lent: Mutex<Option<Lent>>,
+    /// The arrays' memory, which the operation writes to until it is over.
+    lent: Mutex<Option<Vec<Lent>>>,
     tree: Parental<Arc<syncline::Tree>>,
 }
 
 enum State {
-    UnderWay(Parental<Pending<Memory>>),
+    UnderWay(Parental<Pending<Vec<OwnedLeaf<Memory>>>>),
     /// One thread waits for it.
     Awaited,
     Over(Result<u32, Error>),
 }
 
-/// Where the array lies. Its owner stays in [`Reduction`]: threads of Syncline's own must not touch the interpreter.
+/// Where an array lies. Its owner stays in [`Reduction`]: threads of Syncline's own must not touch the interpreter.
 struct Memory {
     start: *mut u8,
     bytes: usize,
@@ -47,17 +48,27 @@ impl AsMut<[u8]> for Memory {
 }
 
 impl Reduction {
-    pub(super) fn start(py: Python<'_>, tree: &Tree, mut lent: Lent, dtype: DType, op: ReduceOp) -> PyResult<Reduction> {
+    /// `facts` are the name, dtype and shape of each array that was lent.
+    pub(super) fn start(
+        py: Python<'_>,
+        tree: &Tree,
+        mut lent: Vec<Lent>,
+        facts: impl Iterator<Item = ((String, DType), Shape)>,
+        op: ReduceOp,
+    ) -> PyResult<Reduction> {
         let inner = Arc::clone(tree.inner());
         let site = call_site(py)?;
-        let bytes = lent.bytes_mut();
-        let memory = Memory { start: bytes.as_mut_ptr(), bytes: bytes.len() };
+        let own = |(lent, ((name, dtype), shape)): (&mut Lent, ((String, DType), Shape))| {
+            let bytes = lent.bytes_mut();
+            OwnedLeaf { name, dtype, shape, array: Memory { start: bytes.as_mut_ptr(), bytes: bytes.len() } }
+        };
+        let leaves = lent.iter_mut().zip(facts).map(own).collect();
         let state = match inner.collectives() {
             None => State::Over(Ok(1)),
             Some(collectives) => {
                 // Nobody presses Ctrl-C in the engine's thread: whoever waits hears it.
                 let how = How { site: site.to_str()?, by: inner.deadline() };
-                State::UnderWay(Parental::new(collectives.all_reduce_start(memory, dtype, op, true, how)))
+                State::UnderWay(Parental::new(collectives.all_reduce_leaves_start(leaves, op, true, how)))
             }
         };
         Ok(Reduction { state: Mutex::new(state), lent: Mutex::new(Some(lent)), tree: Parental::new(inner) })
@@ -80,7 +91,7 @@ impl Reduction {
         })
     }
 
-    /// Waits for the array and returns the number of nodes that contributed.
+    /// Waits for the arrays and returns the number of nodes that contributed.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u32> {
         job::refuse_fork(py, || "all_reduce_async".into())?;
@@ -116,7 +127,7 @@ impl Reduction {
 impl Drop for Reduction {
     fn drop(&mut self) {
         if !matches!(&*self.state(), State::Over(_)) {
-            // Somebody else may still write there: the array stays for good.
+            // Somebody else may still write there: the arrays stay for good.
             std::mem::forget(self.lent.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
     }

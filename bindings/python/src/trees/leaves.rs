@@ -29,7 +29,7 @@ pub(crate) fn reduce_leaves(
     let mut lent = arrays.iter().map(|array| writable(py, array)).collect::<PyResult<Vec<_>>>()?;
     let mut leaves = Vec::with_capacity(lent.len());
     for ((lent, dtype), name) in lent.iter_mut().zip(&dtypes).zip(&names) {
-        let shape = Shape::new(&lent.shape()).map_err(|error| refused(py, &format!("all_reduce: `{name}`: {error}")))?;
+        let shape = shape_of(py, lent, name)?;
         leaves.push(Leaf { name, dtype: dtype_named(py, dtype)?, shape, bytes: lent.bytes_mut() });
     }
     tree.get().call(py, "all_reduce", |tree, how| tree.all_reduce_leaves(&mut leaves, op, contributes, how))
@@ -84,12 +84,22 @@ pub(crate) fn scatter_reduced(py: Python<'_>, tree: &Bound<'_, Tree>, array: &Bo
     Ok(View::of_bytes(part, dtype, &[count]))
 }
 
-/// Begins to reduce one contiguous, writable array where it lies.
+/// Begins to reduce contiguous, writable arrays where they lie, all in one operation.
 #[pyfunction]
-pub(crate) fn start_leaf(py: Python<'_>, tree: &Bound<'_, Tree>, array: &Bound<'_, PyAny>, dtype: &str, op: &str) -> PyResult<Reduction> {
+pub(crate) fn start_leaves(
+    py: Python<'_>,
+    tree: &Bound<'_, Tree>,
+    arrays: Vec<Bound<'_, PyAny>>,
+    dtypes: Vec<String>,
+    names: Vec<String>,
+    op: &str,
+) -> PyResult<Reduction> {
     job::refuse_fork(py, || "all_reduce_async".into())?;
-    let (op, dtype) = (operation(py, op)?, dtype_named(py, dtype)?);
-    Reduction::start(py, tree.get(), writable(py, array)?, dtype, op)
+    let op = operation(py, op)?;
+    let dtypes = dtypes.iter().map(|dtype| dtype_named(py, dtype)).collect::<PyResult<Vec<_>>>()?;
+    let lent = arrays.iter().map(|array| writable(py, array)).collect::<PyResult<Vec<_>>>()?;
+    let shapes = lent.iter().zip(&names).map(|(lent, name)| shape_of(py, lent, name)).collect::<PyResult<Vec<_>>>()?;
+    Reduction::start(py, tree.get(), lent, names.into_iter().zip(dtypes).zip(shapes), op)
 }
 
 /// The value of the tree's last ordinary call.
@@ -106,6 +116,10 @@ pub(crate) fn remember_value(tree: &Bound<'_, Tree>, value: Py<PyAny>) {
 
 fn writable(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Lent> {
     Lent::by(array).filter(|lent| lent.writable).ok_or_else(|| refused(py, "all_reduce: an array that was just made lends no memory"))
+}
+
+fn shape_of(py: Python<'_>, lent: &Lent, name: &str) -> PyResult<Shape> {
+    Shape::new(&lent.shape()).map_err(|error| refused(py, &format!("all_reduce: `{name}`: {error}")))
 }
 
 fn operation(py: Python<'_>, name: &str) -> PyResult<ReduceOp> {

@@ -11,6 +11,6 @@ mod tree;
 
 pub(crate) use found::{discovered_tree, job_tree, localhost_tree, null_tree, slurm_tree, static_tree};
 pub(crate) use future::Reduction;
-pub(crate) use leaves::{fold_leaves, last_value, reduce_leaves, remember_value, scatter_reduced, start_leaf};
+pub(crate) use leaves::{fold_leaves, last_value, reduce_leaves, remember_value, scatter_reduced, start_leaves};
 pub(crate) use open::{abandon_trees, any_open, close_trees, end_with_process, interpreter_ends};
 pub(crate) use tree::Tree;

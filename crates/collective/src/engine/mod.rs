@@ -16,7 +16,7 @@ use crate::hosts::Hosts;
 use crate::links::{Ledger, Mesh, joined};
 use crate::memory::{Memory, Reduction};
 use crate::plan::cost::Figures;
-use crate::{How, Leaf, LinkReport, PlanName, PlanSettings, leaves};
+use crate::{How, Leaf, LinkReport, OwnedLeaf, PlanName, PlanSettings, leaves};
 
 use pending::Background;
 pub use pending::Pending;
@@ -122,32 +122,9 @@ impl Collectives {
 
     /// [`all_reduce`](Collectives::all_reduce) of several arrays at once: the contract covers all of them.
     pub fn all_reduce_leaves(&self, leaves: &mut [Leaf<'_>], op: ReduceOp, contributes: bool, how: How<'_>) -> Result<u32, Error> {
+        self.shared.vigil.usable("all_reduce")?;
         leaves::check(leaves)?;
-        let structure = leaves::structure(leaves);
-        let what = What::AllReduceLeaves { op, leaves: &structure };
-        self.shared.run(what, contributes, how, |way, call| match way {
-            Reached::Alone => Ok(u32::from(contributes)),
-            // A lone array needs nobody's count first, and one meeting is cheaper than two.
-            Reached::Memory(memory) if leaves.len() == 1 => {
-                memory.reduce(call, leaves[0].bytes, Reduction { dtype: leaves[0].dtype, op }, true)
-            }
-            Reached::Links(mesh) if leaves.len() == 1 => mesh.all_reduce(leaves[0].bytes, leaves[0].dtype, op, call),
-            Reached::Memory(memory) => {
-                let contributors = memory.roll_call(call)?;
-                leaves::for_each_batch(leaves, |dtype, bytes| memory.reduce_more(call, contributors, bytes, Reduction { dtype, op }))?;
-                Ok(contributors)
-            }
-            Reached::Hosts(hosts, _) => {
-                let contributors = hosts.roll_call(call)?;
-                leaves::for_each_batch(leaves, |dtype, bytes| hosts.reduce_more(call, contributors, bytes, dtype, op))?;
-                Ok(contributors)
-            }
-            Reached::Links(mesh) => {
-                let contributors = mesh.roll_call(call)?;
-                leaves::for_each_batch(leaves, |dtype, bytes| mesh.reduce_more(call, contributors, bytes, dtype, op))?;
-                Ok(contributors)
-            }
-        })
+        self.shared.all_reduce_leaves(self.shared.turn.ticket(), leaves, op, contributes, how)
     }
 
     /// Combines `array` over all members into the array of `root`; the others' stay as they are.
@@ -293,9 +270,37 @@ impl Collectives {
         contributes: bool,
         how: How<'_>,
     ) -> Pending<B> {
+        let checked = whole("all_reduce", array.as_mut(), dtype);
+        self.start(array, checked, how, move |shared, ticket, array, how| {
+            shared.all_reduce(ticket, array.as_mut(), dtype, op, contributes, how)
+        })
+    }
+
+    /// Begins an [`all_reduce_leaves`](Collectives::all_reduce_leaves) that runs while the caller does something else.
+    pub fn all_reduce_leaves_start<B: AsMut<[u8]> + Send + 'static>(
+        &self,
+        mut arrays: Vec<OwnedLeaf<B>>,
+        op: ReduceOp,
+        contributes: bool,
+        how: How<'_>,
+    ) -> Pending<Vec<OwnedLeaf<B>>> {
+        let checked = leaves::check(&leaves::borrowed(&mut arrays));
+        self.start(arrays, checked, how, move |shared, ticket, arrays, how| {
+            shared.all_reduce_leaves(ticket, &mut leaves::borrowed(arrays), op, contributes, how)
+        })
+    }
+
+    /// Gives a call its place among the others and lets it run in the background, unless it was refused already.
+    fn start<B: Send + 'static>(
+        &self,
+        mut arrays: B,
+        checked: Result<(), Error>,
+        how: How<'_>,
+        call: impl FnOnce(&Shared, Ticket, &mut B, How<'_>) -> Result<u32, Error> + Send + 'static,
+    ) -> Pending<B> {
         let (pending, promise) = Pending::new();
         let shared = Arc::clone(&self.shared);
-        let usable = shared.vigil.usable("all_reduce").and_then(|()| whole("all_reduce", array.as_mut(), dtype));
+        let usable = shared.vigil.usable("all_reduce").and(checked);
         let tasks = match usable.and_then(|()| shared.background.tasks()) {
             Ok(tasks) => tasks,
             Err(error) => {
@@ -307,10 +312,9 @@ impl Collectives {
         // Interrupts belong to the thread that waits: the user's.
         let by = how.by.instant().map_or(Deadline::never(), Deadline::at);
         let task = move || {
-            let how = How { site: &site, by };
-            let result = shared.all_reduce(ticket, array.as_mut(), dtype, op, contributes, how);
+            let result = call(&shared, ticket, &mut arrays, How { site: &site, by });
             drop(shared);
-            promise.fulfil(result.map(|contributors| (array, contributors)));
+            promise.fulfil(result.map(|contributors| (arrays, contributors)));
         };
         // The thread ends only after the last handle is gone, and this is one.
         let _ = tasks.send(Box::new(task));
@@ -461,6 +465,41 @@ impl Shared {
             Reached::Memory(memory) => memory.reduce(call, array, Reduction { dtype, op }, true),
             Reached::Hosts(hosts, _) => hosts.all_reduce(array, dtype, op, call),
             Reached::Links(mesh) => mesh.all_reduce(array, dtype, op, call),
+        })
+    }
+
+    fn all_reduce_leaves(
+        &self,
+        ticket: Ticket,
+        leaves: &mut [Leaf<'_>],
+        op: ReduceOp,
+        contributes: bool,
+        how: How<'_>,
+    ) -> Result<u32, Error> {
+        let structure = leaves::structure(leaves);
+        let what = What::AllReduceLeaves { op, leaves: &structure };
+        self.run_with(ticket, what, contributes, how, |way, call| match way {
+            Reached::Alone => Ok(u32::from(contributes)),
+            // A lone array needs nobody's count first, and one meeting is cheaper than two.
+            Reached::Memory(memory) if leaves.len() == 1 => {
+                memory.reduce(call, leaves[0].bytes, Reduction { dtype: leaves[0].dtype, op }, true)
+            }
+            Reached::Links(mesh) if leaves.len() == 1 => mesh.all_reduce(leaves[0].bytes, leaves[0].dtype, op, call),
+            Reached::Memory(memory) => {
+                let contributors = memory.roll_call(call)?;
+                leaves::for_each_batch(leaves, |dtype, bytes| memory.reduce_more(call, contributors, bytes, Reduction { dtype, op }))?;
+                Ok(contributors)
+            }
+            Reached::Hosts(hosts, _) => {
+                let contributors = hosts.roll_call(call)?;
+                leaves::for_each_batch(leaves, |dtype, bytes| hosts.reduce_more(call, contributors, bytes, dtype, op))?;
+                Ok(contributors)
+            }
+            Reached::Links(mesh) => {
+                let contributors = mesh.roll_call(call)?;
+                leaves::for_each_batch(leaves, |dtype, bytes| mesh.reduce_more(call, contributors, bytes, dtype, op))?;
+                Ok(contributors)
+            }
         })
     }
 

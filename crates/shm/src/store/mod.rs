@@ -129,6 +129,7 @@ pub struct Header {
     rounds: Line<AtomicWord>,
     epoch: Line<AtomicWord>,
     count: Line<AtomicWord>,
+    reserved: Line<AtomicWord>,
     notes: [Line<[AtomicWord; 8]>; 2],
 }
 
@@ -146,6 +147,11 @@ impl Header {
     /// Updates so far, in the terms of whoever uses the store.
     pub fn count(&self) -> &AtomicWord {
         &self.count
+    }
+
+    /// How many lanes have taken their memory after the store was made.
+    pub fn reserved(&self) -> &AtomicWord {
+        &self.reserved
     }
 
     /// What is to be remembered from round to round: even rounds write the one, odd rounds the other.

@@ -55,7 +55,7 @@ mod tests;
 pub use folder::prepare;
 pub use manifest::Manifest;
 pub use read::{Checkpoint, KeyBlock, Verify};
-pub use saved::{SavedLane, SavedTable};
+pub use saved::{SavedLane, SavedRule, SavedTable};
 pub use shard::{ShardRecord, ShardWriter, Sink, TensorRecord};
 
 use std::path::Path;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use syncline_cluster::Error;
+use syncline_optimizer::{KeyState, Optimizer};
 use syncline_tensor::DType;
 
 use crate::{Shape, Spec, Updater};
@@ -28,6 +29,48 @@ pub struct SavedTable {
     pub updater: Updater,
     /// The values first, then the states of the updater. A key-value table has its values alone.
     pub lanes: Vec<SavedLane>,
+    /// What a gradient table went by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<SavedRule>,
+}
+
+/// The optimizer of a gradient table, and how far it had come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SavedRule {
+    /// Its message, in hexadecimal digits.
+    pub optimizer: String,
+    /// Updates so far.
+    pub count: Option<u64>,
+    /// The bits of Nadam's product of momenta.
+    pub m_schedule_bits: Option<u64>,
+    /// The bits of the rate of the last update.
+    pub last_rate_bits: Option<u64>,
+}
+
+impl SavedRule {
+    /// This optimizer, after updates that led to this state.
+    pub fn new(optimizer: &Optimizer, state: KeyState) -> Result<SavedRule, Error> {
+        let message = optimizer.encode().map_err(|error| Error::Configuration { detail: format!("save: {error}") })?;
+        Ok(SavedRule {
+            optimizer: message.iter().map(|byte| format!("{byte:02x}")).collect(),
+            count: state.count,
+            m_schedule_bits: state.m_schedule.map(f64::to_bits),
+            last_rate_bits: state.last_rate.map(f64::to_bits),
+        })
+    }
+
+    /// The few numbers that the optimizer kept of the key.
+    pub fn state(&self) -> KeyState {
+        let (m_schedule, last_rate) = (self.m_schedule_bits.map(f64::from_bits), self.last_rate_bits.map(f64::from_bits));
+        KeyState { count: self.count, m_schedule, last_rate }
+    }
+
+    /// The optimizer, if the digits are one.
+    pub fn optimizer(&self) -> Option<Optimizer> {
+        let digits = self.optimizer.as_bytes().chunks(2);
+        let bytes: Option<Vec<u8>> = digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
+        Optimizer::decode(&bytes?).ok()
+    }
 }
 
 /// Numbers that a table has one row of for each of its rows.
@@ -70,6 +113,7 @@ impl SavedTable {
             dtype: spec.dtype(),
             updater: spec.updater,
             lanes: std::iter::once(values).chain(states).collect(),
+            rule: None,
         }
     }
 

@@ -2,9 +2,11 @@
 #![doc = include_str!("README.md")]
 
 mod counts;
+mod norms;
 mod resolve;
 mod rounds;
 mod rule;
+mod states;
 mod step;
 mod sums;
 
@@ -15,9 +17,12 @@ use syncline_optimizer::{Key, KeyState};
 use syncline_shm::bulletin::Bulletin;
 use syncline_tensor::DType;
 
+pub(crate) use norms::pieces;
 pub(crate) use resolve::Resolved;
 pub(crate) use rounds::RoundStep;
 pub(crate) use rule::{Rule, Series, board, set_rule, to_body};
+pub(crate) use states::notes_lane;
+pub use states::{GradientStates, StateLane};
 
 use crate::Spec;
 

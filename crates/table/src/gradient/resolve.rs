@@ -8,6 +8,7 @@ use syncline_shm::store::AtomicWord;
 
 use super::counts::{Count, Notes, Stamp};
 use super::{Gradient, Rule};
+use crate::share::Selection;
 
 /// What an add or a round does to every block it meets.
 pub(crate) struct Resolved {
@@ -45,6 +46,19 @@ impl Gradient {
         }
     }
 
+    /// Whether an add of these rows may be a single change that needs no entry: no norms to be measured, no rows that it does not have.
+    pub(crate) fn may_step_directly(&self, rows: Selection<'_>) -> Result<bool, Error> {
+        let rule = self.newest()?;
+        let lazy = rule.optimizer.as_ref().is_some_and(|optimizer| optimizer.method.is_lazy());
+        Ok(!rule.needs_norms() && (lazy || rows == Selection::All))
+    }
+
+    /// The step of an async add that is counted now.
+    pub(crate) fn resolve_now(&self, count: &AtomicWord) -> Result<Resolved, Error> {
+        let stamp = self.stamp(Some(count))?;
+        self.resolve_add(stamp)
+    }
+
     /// Tells the family of update `count`, and hears of the largest; of interest only to schedules.
     fn note_update(&self, rule: &Rule, count: u64) -> u64 {
         match &rule.optimizer {
@@ -55,20 +69,31 @@ impl Gradient {
 
     /// The step of an async add.
     pub(crate) fn resolve_add(&self, stamp: Stamp) -> Result<Resolved, Error> {
-        self.step_of(self.rule(stamp.page)?, stamp.count, stamp.updates)
+        self.step_of(self.rule(stamp.page)?, stamp.count, stamp.updates, None)
+    }
+
+    /// The same after an update at this rate; and its own rate, both before multipliers. Only LARS asks.
+    pub(crate) fn resolve_add_after(&self, stamp: Stamp, last_rate: Option<f64>) -> Result<(Resolved, f64), Error> {
+        let rule = self.rule(stamp.page)?;
+        let rate = rule.optimizer.as_ref().map_or(0.0, |optimizer| optimizer.learning_rate(stamp.updates));
+        Ok((self.step_of(rule, stamp.count, stamp.updates, last_rate)?, rate))
     }
 
     /// The step of an async add that meets a stripe where a newer generation has begun: the first of that rule.
     pub(crate) fn resolve_late(&self, page: u64) -> Result<Resolved, Error> {
-        self.step_of(self.rule(page)?, 1, 1)
+        let mut late = self.step_of(self.rule(page)?, 1, 1, None)?;
+        // Its norms were not measured by this rule: it steps in no proportion to them.
+        late.step = late.step.map(|step| if step.needs_norms() { step.with_norm_values([0.0; 2]) } else { step });
+        Ok(late)
     }
 
-    fn step_of(&self, rule: Arc<Rule>, count: u64, updates: u64) -> Result<Resolved, Error> {
+    fn step_of(&self, rule: Arc<Rule>, count: u64, updates: u64, last_rate: Option<f64>) -> Result<Resolved, Error> {
         let Some(optimizer) = self.optimizer(&rule)? else { return Ok(Resolved { rule, step: None }) };
         let before = count.max(1) - 1;
         let keeps = matches!(optimizer.method, syncline_optimizer::Method::Nadam { .. });
         let earlier = if keeps { self.last_state(rule.generation()) } else { KeyState::default() };
         let mut state = optimizer.state_after(before, earlier);
+        state.last_rate = last_rate.or(state.last_rate);
         let step = optimizer.begin(&self.key, &mut Progress { num_update: updates }, &mut state);
         if keeps {
             *self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = (rule.generation(), state);

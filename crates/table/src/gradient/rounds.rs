@@ -15,7 +15,7 @@ const EVERYBODY: u32 = 0xfffe;
 
 /// What a round does, the same for whoever applies it.
 pub(crate) struct RoundStep {
-    resolved: Resolved,
+    pub(super) resolved: Resolved,
     /// What it leaves for the next round.
     notes: Notes,
     /// Only the rows that somebody has are touched.

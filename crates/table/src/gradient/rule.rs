@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error};
-use syncline_optimizer::{Lane, Optimizer};
+use syncline_optimizer::{Lane, Method, Optimizer};
 use syncline_shm::bulletin::{Bulletin, Number};
 use syncline_shm::heap::Heap;
 use syncline_shm::segment::SegmentError;
@@ -51,6 +51,11 @@ impl Rule {
         };
         let touched = (0..=lanes.len()).collect();
         Ok(Rule { number, optimizer, lanes, touched })
+    }
+
+    /// Whether it may have to measure the whole array first.
+    pub(crate) fn needs_norms(&self) -> bool {
+        self.optimizer.as_ref().is_some_and(|optimizer| matches!(optimizer.method, Method::Lamb { .. } | Method::Lars { .. }))
     }
 
     /// Which states it speaks of.

@@ -11,9 +11,9 @@ use syncline_tensor::kernels::cast;
 
 use super::counts::Stamp;
 use super::sums::{Numbers, Room, Sum};
-use super::{Gradient, Resolved};
+use super::{Gradient, Resolved, Rule};
 use crate::AddOptions;
-use crate::share::{Add, Emit, LocalShare};
+use crate::share::{Add, Emit, LocalShare, Selection};
 
 impl LocalShare {
     pub(crate) fn gradient(&self) -> &Gradient {
@@ -39,14 +39,101 @@ impl LocalShare {
             operation: self.operation("add"),
             detail: format!("add {} of worker {} does not say by which rule it goes", add.entry.sequence, add.worker),
         })?;
-        let mut resolved = self.gradient().resolve_add(stamp)?;
-        let Some(ids) = add.ids() else { return self.step_whole(hand, add, &resolved, emit, by) };
-        self.check_rows("add", ids)?;
+        if let Some(ids) = add.ids() {
+            self.check_rows("add", ids)?;
+        }
+        let mut resolved = match self.gradient().rule(stamp.page)?.needs_norms() {
+            true => self.measure_add(hand, add, stamp, by)?,
+            false => self.gradient().resolve_add(stamp)?,
+        };
+        if add.entry.ids.is_none() {
+            return self.step_whole(hand, add, &resolved, emit, by);
+        }
         resolved = resolved.of_rows();
         match resolved.is_lazy() {
             true => self.step_rows(hand, add, &resolved, by),
             false => self.step_whole(hand, add, &resolved, emit, by),
         }
+    }
+
+    /// An add that is one change: its elements are in hand, and nobody else need ever hear of it.
+    pub(crate) fn step_directly(
+        &self,
+        hold: &mut Hold<'_>,
+        elements: Range<u64>,
+        rows: Selection<'_>,
+        worker: u32,
+        delta: &[u8],
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        let mut resolved = self.gradient().resolve_now(self.store.header().count())?;
+        if rows != Selection::All {
+            resolved = resolved.of_rows();
+        }
+        let late = self.begin_states(hold, &resolved)?;
+        self.step_block(hold, elements, late.as_ref().unwrap_or(&resolved), (self.dtype, delta), progress, worker, None);
+        Ok(())
+    }
+
+    /// Steps in place where nobody could inherit or read half of it: a world of one. False when it needs more than one pass.
+    pub(crate) fn step_alone(&self, rows: Selection<'_>, delta: &[u8], by: Deadline) -> Result<bool, Error> {
+        let gradient = self.gradient();
+        let once = match rows {
+            Selection::All => true,
+            Selection::Rows(ids) => ids.windows(2).all(|pair| pair[0] < pair[1]),
+        };
+        if !once || !gradient.may_step_directly(rows)? || self.has_unapplied(0) || self.store.header().epoch().get() != 0 {
+            return Ok(false);
+        }
+        self.enter("add")?;
+        if let Selection::Rows(ids) = rows {
+            self.check_rows("add", ids)?;
+        }
+        let mut resolved = gradient.resolve_now(self.store.header().count())?;
+        let mut post = self.post(0)?;
+        let mut hand = self.hand();
+        match rows {
+            Selection::All => self.step_in_place(&mut hand, &resolved, 0..self.store.layout().elements, delta, by)?,
+            Selection::Rows(ids) => {
+                const AHEAD: usize = 8;
+                resolved = resolved.of_rows();
+                let elements = |id: i64| {
+                    let first = (id as u64 - self.place.rows.start) * self.cols;
+                    first..first + self.cols
+                };
+                let row_bytes = self.cols as usize * self.dtype.size();
+                for (index, id) in ids.iter().enumerate() {
+                    if let Some(ahead) = ids.get(index + AHEAD) {
+                        resolved.rule.touched.iter().for_each(|lane| self.store.prefetch(*lane, elements(*ahead), true));
+                    }
+                    self.step_in_place(&mut hand, &resolved, elements(*id), &delta[index * row_bytes..][..row_bytes], by)?;
+                }
+            }
+        }
+        post.pass(self.outboxes[0].published() + 1); // Others of its adds may go through the outbox.
+        Ok(true)
+    }
+
+    fn step_in_place(&self, hand: &mut Hand, resolved: &Resolved, elements: Range<u64>, delta: &[u8], by: Deadline) -> Result<(), Error> {
+        let mut at = elements.start;
+        while at < elements.end {
+            let index = self.store.stripe_of(at);
+            let end = self.store.elements_of(index).end.min(elements.end);
+            let bytes = |element: u64| (element - elements.start) as usize * self.dtype.size();
+            let grad = &delta[bytes(at)..bytes(end)];
+            let mut hold = self.take(hand, index, by)?;
+            self.begin_states(&mut hold, resolved)?;
+            match &resolved.step {
+                None => hold.contents_mut(0, at..end).copy_from_slice(grad),
+                Some(step) => hold.change_in_place(at..end, &resolved.rule.touched, |weight, states| {
+                    let place = self.place.rows.start * self.cols + at;
+                    let done = step.apply(Block { dtype: self.dtype, at: place, weight, grad_dtype: self.dtype, grad, states });
+                    assert!(done.is_ok(), "a step on {}: {done:?}", self.dtype);
+                }),
+            }
+            at = end;
+        }
+        Ok(())
     }
 
     /// All elements of the share, stripe by stripe from a place that depends on the worker.
@@ -154,6 +241,28 @@ impl LocalShare {
         if found.chapter > rule.generation() {
             return self.gradient().resolve_late(found.page).map(Some);
         }
+        self.take_memory(rule)?;
+        self.start_states(hold, rule);
+        Ok(None)
+    }
+
+    /// Takes the memory of the states, once, unless the table is so large that it is taken row by row.
+    fn take_memory(&self, rule: &Rule) -> Result<(), Error> {
+        const TAKEN_AT_ONCE: usize = 1 << 30;
+        let reserved = self.store.header().reserved();
+        let (before, wanted) = (reserved.get(), rule.lanes.len() as u64);
+        let states: usize = self.store.layout().lanes[1..=rule.lanes.len()].iter().sum();
+        if before >= wanted || states as u64 * self.store.layout().elements > TAKEN_AT_ONCE as u64 || !reserved.exchange(before, wanted) {
+            return Ok(());
+        }
+        self.store.reserve_lanes(before as usize + 1..wanted as usize + 1).map_err(|error| {
+            reserved.exchange(wanted, before);
+            Error::System { operation: self.operation("states of an optimizer"), detail: error.to_string() }
+        })
+    }
+
+    /// States as they begin, in all of a stripe. Who dies meanwhile has not said so, and the next one does it again.
+    pub(crate) fn start_states(&self, hold: &mut Hold<'_>, rule: &Rule) {
         let elements = self.store.elements_of(hold.index());
         for (lane, info) in (1..).zip(&rule.lanes) {
             match info.start {
@@ -166,7 +275,6 @@ impl LocalShare {
             }
         }
         hold.set_generation(rule.number.to_word());
-        Ok(None)
     }
 
     /// One block takes its step under a redo record.

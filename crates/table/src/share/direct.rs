@@ -61,10 +61,10 @@ impl LocalShare {
         by: Deadline,
     ) -> Result<bool, Error> {
         let Some(elements) = self.one_change(rows) else { return Ok(false) };
-        if self.gradient.is_some() {
+        if self.place.spec.consistency != Consistency::Async || self.has_unapplied(worker) {
             return Ok(false);
         }
-        if self.place.spec.consistency != Consistency::Async || self.has_unapplied(worker) {
+        if !self.gradient.as_ref().map_or(Ok(true), |gradient| gradient.may_step_directly(rows))? {
             return Ok(false);
         }
         self.enter("add")?;
@@ -77,7 +77,10 @@ impl LocalShare {
         let mut hold = self.take(&mut hand, index, by)?;
         let value = Outbox::progress_value(sequence, delta.len() as u64);
         let progress = Progress::Outbox { worker, word: self.outboxes[worker as usize].progress_word(), value };
-        self.change_block(&mut hold, elements, Author { worker, options }, delta, progress, None);
+        match self.gradient {
+            Some(_) => self.step_directly(&mut hold, elements, rows, worker, delta, progress)?,
+            None => self.change_block(&mut hold, elements, Author { worker, options }, delta, progress, None),
+        }
         drop(hold);
         post.pass(sequence);
         Ok(true)

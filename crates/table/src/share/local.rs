@@ -64,7 +64,11 @@ impl Place {
         let stripe = if cols > 0 && cols <= most { most / cols * cols } else { most };
         let stamps = if matches!(self.spec.shape, crate::Shape::Matrix { .. }) { rows } else { 0 };
         let ahead = if self.spec.updater == Updater::Gradient { 1 } else { lanes.len() };
-        Layout { hands: self.hands.len(), elements: rows * cols, lanes, stripe, stamps, ahead, measures: 0 }
+        let mut layout = Layout { hands: self.hands.len(), elements: rows * cols, lanes, stripe, stamps, ahead, measures: 0 };
+        if self.spec.updater == Updater::Gradient {
+            layout.measures = gradient::pieces(&layout);
+        }
+        layout
     }
 
     /// Bytes of an outbox here: two whole tables and some, of which only what is used costs memory.
@@ -351,6 +355,9 @@ impl LocalShare {
     pub(crate) fn add_alone(&self, rows: Selection<'_>, options: &AddOptions, delta: &[u8], by: Deadline) -> Result<bool, Error> {
         let _ = options;
         let updater = self.place.spec.updater;
+        if self.alone && self.gradient.is_some() {
+            return self.step_alone(rows, delta, by);
+        }
         if !self.alone || !updater.is_stateless() || self.store.header().epoch().get() != 0 {
             return Ok(false);
         }
@@ -523,12 +530,18 @@ impl Share for LocalShare {
     }
 
     fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        if lane > 0 && self.gradient.is_some() {
+            return self.read_state_lane(lane, first_row, out, by);
+        }
         let width = self.store.layout().lanes[lane];
         let first = (first_row - self.place.rows.start) * self.cols;
         self.read_elements(lane, first..first + (out.len() / width) as u64, out, by)
     }
 
     fn write_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
+        if lane > 0 && self.gradient.is_some() {
+            return self.write_state_lane(lane, first_row, bytes, by);
+        }
         let width = self.store.layout().lanes[lane];
         let first = (first_row - self.place.rows.start) * self.cols;
         self.write_elements(lane, first..first + (bytes.len() / width) as u64, bytes, by)
@@ -541,7 +554,7 @@ pub(crate) fn lanes(spec: &Spec, workers: u32) -> Vec<LaneInfo> {
     let values = LaneInfo { name: "value".into(), dtype: spec.dtype(), row_bytes: cols * spec.dtype().size() };
     let states = spec.updater.state_lanes(spec.dtype(), workers).into_iter();
     let states = states.map(|lane| LaneInfo { row_bytes: cols * lane.dtype.size(), name: lane.name, dtype: lane.dtype });
-    std::iter::once(values).chain(states).collect()
+    std::iter::once(values).chain(states).chain(gradient::notes_lane(spec)).collect()
 }
 
 /// Hands stripes on in order. An apply may begin in the middle; what comes before its turn waits.

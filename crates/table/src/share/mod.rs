@@ -21,7 +21,7 @@ use crate::AddOptions;
 pub(crate) use apply::Add;
 pub(crate) use emit::Emit;
 pub(crate) use local::{LocalShare, Place, lanes};
-pub(crate) use rounds::Steps;
+pub(crate) use rounds::{Steps, all_done};
 
 /// Which rows. Ids are table-wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

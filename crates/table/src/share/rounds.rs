@@ -65,7 +65,12 @@ impl LocalShare {
     /// Applies one round, whose adds are all published, together with whoever else does. True when everything was emitted.
     fn finish_round(&self, me: u32, round: u64, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<bool, Error> {
         let Some(adds) = self.adds_of(round)? else { return Ok(false) };
-        let step = self.round_step(round, &adds)?;
+        let mut step = self.round_step(round, &adds)?;
+        if let Some(step) = &mut step
+            && !self.measure_round(me, round, &adds, step, by)?
+        {
+            return Ok(false); // The others were quicker.
+        }
         let close = || {
             step.iter().for_each(|step| self.close_round(step));
             self.store.header().rounds().raise(round);

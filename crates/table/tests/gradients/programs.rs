@@ -33,6 +33,8 @@ pub(crate) fn optimizers() -> Vec<Optimizer> {
         of("ftrl", &[]),
         of("adamax", &[]),
         of("nadam", &[]),
+        of("lamb", &[("wd", 0.01.into())]),
+        of("lars", &[("momentum", 0.9.into()), ("eta", 0.1.into())]),
         of("test", &[("rescale_grad", 2.0.into())]),
         of("custom", &[("update", "m = 0.5 * m + g; w -= lr * m".into())]),
     ];
