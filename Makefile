@@ -17,7 +17,8 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\n  variables: PREFIX=%s  FUZZ_SECONDS=%s  SOAK_RUNS=%s  PARTS="rust python …" (make test)\n' '$(PREFIX)' '$(FUZZ_SECONDS)' '$(SOAK_RUNS)'
 
-demo: setup ## four processes meet and learn handwritten digits, in step and not; tables and links measured
+demo: ## four processes meet and learn handwritten digits, in step and not; tables and links measured
+	@scripts/setup --no-frameworks
 	@scripts/demo
 
 test: setup ## every test of every language
@@ -26,9 +27,11 @@ test: setup ## every test of every language
 lint: ## format, lints, the project's own rules, documentation
 	@$(CARGO) xtask check
 
-install: ## put the command into PREFIX (/usr/local)
+install: ## put command, C library, header, pkg-config file and Lua modules into PREFIX (/usr/local)
 	$(CARGO) build --release --locked --package syncline-cli
 	install -D -m 755 "$${CARGO_TARGET_DIR:-target}/release/syncline" "$(DESTDIR)$(PREFIX)/bin/syncline"
+	bindings/c/install "$(PREFIX)" "$(DESTDIR)"
+	bindings/lua/install "$(DESTDIR)$(PREFIX)"
 
 bench: ## latency and bandwidth of every kind of link, and of tables
 	@$(CARGO) run --release --locked --quiet --package syncline-cli -- bench link
@@ -40,7 +43,7 @@ fuzz: ## feed random bytes to every parser, FUZZ_SECONDS each
 soak: setup ## the long kill runs, SOAK_RUNS seeds
 	$(SOAK)
 
-setup: ## what demo and test do first: packages, virtual environment, Python package
+setup: ## what test does first: packages, virtual environments, Python package; the demo needs less of it
 	@scripts/setup
 
 clean: ## remove everything these commands made in this folder

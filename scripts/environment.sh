@@ -2,6 +2,7 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$root/.venv
+oracle=$root/.venv-mxnet # MXNet, where it could be installed
 cache=$root/.cache # stamps and logs of these scripts; safe to delete
 
 # A tool chain installed for this user is found without a login shell.
@@ -12,6 +13,9 @@ PATH=$venv/bin:$cache/tools/bin:$PATH:/usr/sbin:/sbin
 export PATH VIRTUAL_ENV=$venv
 export SYNCLINE_TEST_PYTHON=$venv/bin/python # Rust tests that start Python scripts use this one
 unset PYTHONHOME
+if [ -x "$oracle/bin/python" ]; then
+  export SYNCLINE_ORACLE_PYTHON=${SYNCLINE_ORACLE_PYTHON:-$oracle/bin/python} # tests compare with MXNet there
+fi
 
 # Tests start four ranks wherever they run: more than cores is fine, and so is being root in a container.
 export OMPI_MCA_rmaps_base_oversubscribe=1

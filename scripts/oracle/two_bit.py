@@ -46,3 +46,8 @@ def one_bit(gradient, residual, threshold):
     bits[: len(total)] = up
     rest = numpy.where(up, total - numpy.float32(1), total + numpy.float32(1)).astype(numpy.float32)
     return numpy.packbits(bits).tobytes(), rest
+
+
+def one_bit_decoded(words, count):
+    up = numpy.unpackbits(numpy.frombuffer(words, dtype=numpy.uint8))[:count]
+    return numpy.where(up == 1, numpy.float32(1), numpy.float32(-1)).astype(numpy.float32)

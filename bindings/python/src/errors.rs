@@ -27,6 +27,14 @@ pub(crate) fn of_ipc(py: Python<'_>, error: &ipc::Error) -> PyErr {
     build(py, class_of(error.kind()), error.to_string(), whom)
 }
 
+/// The exception for an error of this kind between this process and a neighbour.
+pub(crate) fn of_kind(py: Python<'_>, kind: ErrorKind, text: String, pid: Option<u32>) -> PyErr {
+    if kind == ErrorKind::Interrupted {
+        return interrupted(&text);
+    }
+    build(py, class_of(kind), text, pid.map(|pid| Culprit { rank: None, host: None, pid: Some(pid) }))
+}
+
 fn interrupted(text: &str) -> PyErr {
     interrupt::take_raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(text.to_owned()))
 }
@@ -67,6 +75,11 @@ impl<'a> From<&'a Who> for Culprit<'a> {
 /// An exception of the named class for what only the Python side can know, such as a call before `init()`.
 pub(crate) fn of_class(py: Python<'_>, class: &str, text: impl Into<String>) -> PyErr {
     build(py, class, text.into(), None)
+}
+
+/// Whether `error` is one of the named class.
+pub(crate) fn is_of_class(py: Python<'_>, error: &PyErr, class: &str) -> bool {
+    classes(py).and_then(|classes| classes.getattr(class)).is_ok_and(|class| error.is_instance(py, &class))
 }
 
 fn build(py: Python<'_>, class: &str, text: String, who: Option<Culprit<'_>>) -> PyErr {

@@ -12,8 +12,10 @@ mod exit;
 mod interrupt;
 mod ipc;
 mod job;
+mod kvstore;
 mod log;
 mod memory;
+mod optimizer;
 mod parental;
 mod tables;
 mod topology;
@@ -30,12 +32,19 @@ mod _native {
     #[pymodule_export]
     use crate::casts::cast;
     #[pymodule_export]
-    use crate::ipc::{Client, Server, ServerClient, ipc_client, ipc_server};
+    use crate::ipc::{
+        Channel, Client, Flock, Mutex, Server, ServerClient, SharedTable, Spawned, Workqueue, WorkqueueItem, ipc_client, ipc_flock,
+        ipc_handle_beside, ipc_let_go, ipc_open_handle, ipc_select, ipc_server, ipc_spawn, ipc_workqueue,
+    };
     #[pymodule_export]
     use crate::job::{
         abort, barrier, forget_in_child, is_master_worker, is_open, local_rank, num_workers, open, rank, server_id, shutdown, size,
         topology, worker_id,
     };
+    #[pymodule_export]
+    use crate::kvstore::{Store, StoreFuture};
+    #[pymodule_export]
+    use crate::optimizer::{optimizer_options, optimizer_rate, schedule_rate};
     #[pymodule_export]
     use crate::tables::{ArrayTable, Future, KVTable, MatrixTable, aggregate, empty_shared, load, save};
     #[pymodule_export]

@@ -12,6 +12,17 @@ impl<T> Parental<T> {
     pub(crate) fn new(value: T) -> Parental<T> {
         Parental(ManuallyDrop::new(value))
     }
+
+    /// The value; none in a forked child, where it is left alone.
+    pub(crate) fn into_inner(mut self) -> Option<T> {
+        if job::is_fork() {
+            return None;
+        }
+        // SAFETY: taken once, here: `self` is forgotten below and so not dropped.
+        let value = unsafe { ManuallyDrop::take(&mut self.0) };
+        std::mem::forget(self);
+        Some(value)
+    }
 }
 
 impl<T> Deref for Parental<T> {

@@ -6,7 +6,9 @@ use std::ptr::null_mut;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use syncline::ipc::SharedBytes;
 use syncline::{DType, SharedArray};
+use syncline_tensor::Tensor;
 
 use crate::dlpack::{Exported, contiguous_strides};
 
@@ -87,6 +89,23 @@ impl View {
 }
 
 impl View {
+    /// Bytes that arrived in shared memory, where they lie. `own` says that nobody else sees them: then they may be written to.
+    pub(crate) fn of_shared_bytes(bytes: SharedBytes, dtype: DType, shape: &[usize], own: bool) -> View {
+        let shape: Vec<isize> = shape.iter().map(|length| *length as isize).collect();
+        View {
+            // Written to through Python only, and only where the block is this reader's alone; nobody here reads it afterwards.
+            start: bytes.as_ptr().cast_mut(),
+            bytes: bytes.len(),
+            item: dtype.size(),
+            format: format_of(dtype),
+            strides: contiguous_strides(&shape, dtype.size() as isize),
+            shape,
+            writable: own,
+            dtype: Some(dtype),
+            _owner: Box::new(bytes), // keeps the block
+        }
+    }
+
     /// All bytes of an array in shared memory, writable.
     pub(crate) fn of_shared(mut array: SharedArray) -> View {
         View {
@@ -104,17 +123,36 @@ impl View {
 
     /// `bytes` of `dtype` in this shape, writable.
     pub(crate) fn of_bytes(mut bytes: Vec<u8>, dtype: DType, shape: &[usize]) -> View {
+        let (start, length) = (bytes.as_mut_ptr(), bytes.len());
+        View::of_memory(start, length, dtype, shape, Box::new(bytes)) // moves the vector, not its bytes
+    }
+
+    /// A tensor, writable.
+    pub(crate) fn of_tensor(mut tensor: Tensor) -> View {
+        let (start, length) = (tensor.bytes_mut().as_mut_ptr(), tensor.bytes().len());
+        let (dtype, shape) = (tensor.dtype(), tensor.shape().dims().to_vec());
+        View::of_memory(start, length, dtype, &shape, Box::new(tensor)) // moves the handle, not the memory
+    }
+
+    /// Ids, writable.
+    pub(crate) fn of_ids(mut ids: Vec<i64>) -> View {
+        let (start, count) = (ids.as_mut_ptr().cast(), ids.len());
+        View::of_memory(start, count * size_of::<i64>(), DType::I64, &[count], Box::new(ids)) // as above
+    }
+
+    /// Memory that stays where it is while `owner` lives.
+    fn of_memory(start: *mut u8, bytes: usize, dtype: DType, shape: &[usize], owner: Box<dyn Send + Sync>) -> View {
         let shape: Vec<isize> = shape.iter().map(|length| *length as isize).collect();
         View {
-            start: bytes.as_mut_ptr(),
-            bytes: bytes.len(),
+            start,
+            bytes,
             item: dtype.size(),
             format: format_of(dtype),
             strides: contiguous_strides(&shape, dtype.size() as isize),
             shape,
             writable: true,
             dtype: Some(dtype),
-            _owner: Box::new(bytes), // moves the vector, not its bytes
+            _owner: owner,
         }
     }
 }

@@ -81,11 +81,13 @@ class Stage:
         self.folder = folder
         self.programs: list[Program] = []
 
-    def start(self, code: str, *, under: Sequence[str] = (), env: dict[str, str] | None = None) -> Program:
+    def start(
+        self, code: str, *, under: Sequence[str] = (), env: dict[str, str] | None = None, python: str = sys.executable
+    ) -> Program:
         """A program of its own, under a launcher if one is given."""
         script = self.folder / f"program{len(self.programs)}.py"
         script.write_text(textwrap.dedent(code))
-        program = Program([*under, sys.executable, str(script)], environment(env))
+        program = Program([*under, python, str(script)], environment(env))
         self.programs.append(program)
         return program
 

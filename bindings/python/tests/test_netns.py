@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -72,7 +73,7 @@ class Hosts:
         name = 'hostname "$0" && exec "$@"'
         return ["ip", "netns", "exec", f"{self.mark}h{host}", "unshare", "--uts", "sh", "-c", name, f"h{host}"]
 
-    def start(self, stage: Stage, layout: Sequence[int], code: str) -> list[Program]:
+    def start(self, stage: Stage, layout: Sequence[int], code: str, *, python: str = sys.executable) -> list[Program]:
         """The ranks of one job, on the host that `layout` gives each."""
         job = {
             "SYNCLINE_WORLD_SIZE": str(len(layout)),
@@ -81,7 +82,7 @@ class Hosts:
             "SYNCLINE_TIMEOUT": "10",
         }
         return [
-            stage.start(code, under=self.on(host), env={**job, "SYNCLINE_RANK": str(rank)})
+            stage.start(code, under=self.on(host), env={**job, "SYNCLINE_RANK": str(rank)}, python=python)
             for rank, host in enumerate(layout)
         ]
 

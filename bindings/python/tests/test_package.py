@@ -15,6 +15,7 @@ import syncline as sl
 from conftest import Stage, command, environment
 
 SOURCE = Path(__file__).parents[1]
+ELSEWHERE = ["--allowlist", "tests/frameworks_allowlist.txt", "--ignore-unused-allowlist"]
 
 
 def test_the_versions_agree() -> None:
@@ -52,7 +53,7 @@ def test_making_a_table_is_what_loads_numpy(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["bindings/python/README.md", "docs/multiverso.md", "docs/ipc.md", "docs/trees.md"]
+    "document", ["bindings/python/README.md", "docs/multiverso.md", "docs/ipc.md", "docs/trees.md", "docs/frameworks.md"]
 )
 def test_what_the_documents_tell_people_to_type_works(document: str) -> None:
     beside = str(Path(sys.executable).parent)
@@ -78,7 +79,8 @@ def test_type_checkers_find_the_types() -> None:
 
 
 @pytest.mark.parametrize(
-    "checker", [["mypy"], ["mypy.stubtest", "syncline", "multiverso", "--mypy-config-file", "pyproject.toml"]]
+    "checker",
+    [["mypy"], ["mypy.stubtest", "syncline", "multiverso", "--mypy-config-file", "pyproject.toml", *ELSEWHERE]],
 )
 def test_the_types_are_strict_and_the_stubs_tell_the_truth(checker: list[str]) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed")

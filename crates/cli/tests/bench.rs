@@ -47,6 +47,17 @@ fn pb_reports_each_worker_in_the_words_of_the_harness() {
 }
 
 #[test]
+fn pb_measures_two_bits_in_both_directions() {
+    let end = bench(&["pb", "w7", "n=1", "size=100004", "secs=0.02"]);
+    end.assert_code(0);
+    assert!(!end.out.contains("PB error"), "{}", end.out);
+    for workload in ["w7quant", "w7dequant"] {
+        let reports = reports(&end, workload);
+        assert!(reports.len() == 1 && reports[0]["iters"] >= 5.0 && reports[0]["p50"] > 0.0, "{}", end.out);
+    }
+}
+
+#[test]
 fn pb_tells_when_everybody_was_there_and_what_a_large_array_cost() {
     let end = bench(&["pb", "w6", "n=2"]);
     end.assert_code(0);

@@ -121,6 +121,20 @@ pub enum Error {
         /// Which, and why.
         detail: String,
     },
+    /// The item is not leased to this process any more: it was finished or given back.
+    #[error("{operation}: the item is not leased to this process any more, it was finished or given back")]
+    LeaseOver {
+        /// What was asked for.
+        operation: &'static str,
+    },
+    /// Shared memory says what no member of the family would write.
+    #[error("{operation}: the family's shared memory is damaged: {detail}")]
+    Damaged {
+        /// What was asked for.
+        operation: &'static str,
+        /// Which word, and what it said.
+        detail: String,
+    },
     /// The operating system refused something.
     #[error("{operation}: {detail}")]
     System {
@@ -137,13 +151,13 @@ impl Error {
         match self {
             Error::PeerLost { .. } => ErrorKind::PeerLost,
             Error::Timeout { .. } => ErrorKind::Timeout,
-            Error::Closed { .. } | Error::InvalidClient => ErrorKind::Closed,
+            Error::Closed { .. } | Error::InvalidClient | Error::LeaseOver { .. } => ErrorKind::Closed,
             Error::Auth { .. } => ErrorKind::Auth,
             Error::ShapeMismatch { .. } => ErrorKind::ShapeMismatch,
             Error::Interrupted { .. } => ErrorKind::Interrupted,
             Error::Forked { .. } => ErrorKind::Forked,
             Error::Unsendable { .. } | Error::Configuration { .. } => ErrorKind::Configuration,
-            Error::System { .. } => ErrorKind::System,
+            Error::System { .. } | Error::Damaged { .. } => ErrorKind::System,
         }
     }
 

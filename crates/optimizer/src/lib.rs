@@ -1,7 +1,7 @@
 //! What a gradient does to a weight: optimizers as plain data, and the loops that carry them out.
 //!
 //! ```text
-//! optimizer · create     which optimizer with which numbers; by name and keyword options; as a message
+//! optimizer · create     which optimizer with which numbers; by name and keyword options, and back (describe); as a message
 //! schedule               learning rates that change with the number of updates
 //! step                   one update of one key: any block of it, or some of its rows
 //! rules · walk           what happens to one number; the loops over many
@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod create;
+mod describe;
 mod error;
 pub mod expression;
 mod key;

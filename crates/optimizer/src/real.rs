@@ -29,6 +29,8 @@ pub(crate) trait Real:
     fn power(self, exponent: Self) -> Self;
     fn exp(self) -> Self;
     fn ln(self) -> Self;
+    /// Divided in f64 and rounded once: what C makes of a float over a double.
+    fn divided(self, by: f64) -> Self;
 
     /// −1, 0 or 1; 0 for NaN, as a difference of comparisons gives it.
     #[inline(always)]
@@ -77,6 +79,10 @@ macro_rules! real {
             #[inline(always)]
             fn ln(self) -> $T {
                 ln(self as f64) as $T
+            }
+            #[inline(always)]
+            fn divided(self, by: f64) -> $T {
+                (self as f64 / by) as $T
             }
         }
     };

@@ -257,3 +257,41 @@ proptest! {
         }
     }
 }
+
+/// MXNet raises an error for it, so the formula is all there is to compare with.
+#[test]
+fn dcasgd_with_momentum_follows_its_formula() {
+    let (count, momentum, lamda, lr, wd, scale, clip) = (33, 0.9f32, 0.04f32, 0.05f32, 0.01f32, 0.5f32, 0.3f32);
+    let options =
+        [("momentum", 0.9), ("lamda", 0.04), ("learning_rate", 0.05), ("wd", 0.01), ("rescale_grad", 0.5), ("clip_gradient", 0.3)];
+    let dcasgd = Optimizer::create("dcasgd", &options.map(|(name, number)| (name, number.into()))).unwrap();
+    let mut kept = Kept::new(&dcasgd, DType::F32, &numbers(0, count));
+    let mut weights: Vec<f32> = numbers(0, count).iter().map(|number| *number as f32).collect();
+    let (mut previous, mut moving) = (weights.clone(), vec![0.0f32; count]);
+    for step in 1..=50 {
+        let gradient = numbers(step, count);
+        kept.update(&dcasgd, &Key::Int(1), &narrowed(DType::F32, &gradient), &[0]);
+        for (i, g) in gradient.iter().enumerate() {
+            let g = (scale * *g as f32).clamp(-clip, clip);
+            moving[i] = momentum * moving[i] - lr * (g + wd * weights[i] + lamda * g * g * (weights[i] - previous[i]));
+            previous[i] = weights[i];
+            weights[i] += moving[i];
+        }
+        assert_eq!(bytemuck::cast_slice::<u8, f32>(&kept.weight), weights, "step {step}");
+    }
+}
+
+#[test]
+fn options_are_what_create_makes_the_same_optimizer_of() {
+    let schedule = Schedule::new(0.1, Decay::Cosine { max_update: 9, final_lr: 0.01 });
+    for mut optimizer in all() {
+        optimizer.settings.schedule = Some(schedule.clone());
+        optimizer.settings.lr_mult.insert(Key::Int(3), 0.5);
+        optimizer.settings.wd_mult.insert(Key::from("fc_bias"), 0.0);
+        let again = Optimizer::create(optimizer.method.name(), &optimizer.options()).unwrap();
+        assert_eq!(again, optimizer);
+        let names: Vec<&str> = optimizer.options().iter().map(|(name, _)| *name).collect();
+        let error = Optimizer::create(optimizer.method.name(), &[("nothing", 1.0.into())]).unwrap_err();
+        assert!(matches!(error, OptimizerError::UnknownOption { known, .. } if known == names), "{names:?}");
+    }
+}

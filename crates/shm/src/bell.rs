@@ -65,6 +65,31 @@ impl Bell {
         self.sequence.wake_all();
     }
 
+    /// The same as [`ring_if_waiting_for_published`](Bell::ring_if_waiting_for_published), for something that `most` sleepers
+    /// can use: no more are woken. Each of them must look again before it sleeps, and so must whoever came too late.
+    #[inline]
+    pub(crate) fn ring_some_if_waiting_for_published(&self, most: u32) {
+        if self.waiters.load(Ordering::Relaxed) != 0 {
+            self.ring_some(most);
+        }
+    }
+
+    #[cold]
+    fn ring_some(&self, most: u32) {
+        self.sequence.fetch_add(1, Ordering::Release);
+        self.sequence.wake(most);
+    }
+
+    /// Forgets the sleepers that have died, and wakes the others so that they count themselves again. One that counted
+    /// itself a moment ago may be forgotten too: it looks again at the end of its slice.
+    #[cfg(not(loom))]
+    pub(crate) fn forget_the_dead(&self) {
+        if self.waiters.load(Ordering::Relaxed) != 0 {
+            self.waiters.store(0, Ordering::SeqCst);
+            self.ring();
+        }
+    }
+
     /// Counts the caller as a waiter until the guard is dropped.
     pub(crate) fn register(&self) -> Registered<'_> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
@@ -94,6 +119,14 @@ impl Registered<'_> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.bell.waiters.fetch_sub(1, Ordering::Relaxed);
+        // Never below zero: `forget_the_dead` may have forgotten this one too.
+        let _ = self.bell.waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
     }
+}
+
+/// Sleeps until any of the bells rings after what was heard of it, or `at_most`, or for no reason.
+#[cfg(not(loom))]
+pub(crate) fn sleep_on_any(waiters: &[Registered<'_>], heard: &[u32], at_most: Duration) {
+    let words: Vec<(&Futex, u32)> = waiters.iter().zip(heard).map(|(waiter, heard)| (&waiter.bell.sequence, *heard)).collect();
+    crate::sync::wait_any(&words, at_most);
 }

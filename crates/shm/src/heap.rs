@@ -99,6 +99,25 @@ impl Heap {
         Self::create_in(Arc::new(file), 0, size, name)
     }
 
+    /// Joins the heap behind the first `prefix` bytes of a file that a neighbour made, as [`descriptor`](Heap::descriptor) told.
+    pub fn join(file: OwnedFd, prefix: u64) -> Result<Heap, SegmentError> {
+        let size = Segment::check_file(&file, 1)?;
+        if prefix > size {
+            return Err(SegmentError::TooShort { found: size, needed: usize::try_from(prefix).unwrap_or(usize::MAX) });
+        }
+        Self::open_in(Arc::new(file), prefix, size, crate::segment::RECEIVED)
+    }
+
+    /// What a process needs to join: the descriptor, and how many bytes of the file come before the heap.
+    pub fn descriptor(&self) -> (std::os::fd::BorrowedFd<'_>, u64) {
+        (std::os::fd::AsFd::as_fd(&*self.file), self.directory_at - page())
+    }
+
+    /// Addresses that it has in all.
+    pub(crate) fn addresses(&self) -> u64 {
+        self.body.end - self.body.start
+    }
+
     /// The size of a file that has a heap behind its first `prefix` bytes: as large as this process may make it.
     pub(crate) fn file_size(prefix: u64, name: &str) -> Result<u64, SegmentError> {
         let allowed = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX) / page() * page();

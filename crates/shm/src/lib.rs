@@ -19,16 +19,20 @@ mod corrupt;
 pub mod desk;
 #[cfg(not(loom))]
 pub mod duplex;
+#[cfg(not(loom))]
+pub mod estate;
 pub mod fdpass;
 pub mod fork;
 #[cfg(not(loom))]
 pub mod heap;
+pub mod latch;
 mod mapping;
 pub mod meeting;
 pub mod mortality;
 #[cfg(not(loom))]
 pub mod outbox;
 mod placed;
+pub mod queue;
 pub mod ring;
 pub mod segment;
 #[cfg(not(loom))]

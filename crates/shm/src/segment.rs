@@ -174,6 +174,13 @@ impl Segment {
         Ok(())
     }
 
+    /// Gives the whole pages of a range back to the kernel: whoever looks at them finds zeros.
+    pub(crate) fn give_back(&self, offset: usize, len: usize) {
+        assert!(offset <= self.len() && len <= self.len() - offset, "a range of the segment");
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        while rustix::fs::fallocate(&self.file, flags, self.at + offset as u64, len as u64) == Err(rustix::io::Errno::INTR) {}
+    }
+
     /// Maps pages that somebody has reserved here too, so that no later access stops for them.
     pub fn populate(&self, offset: usize, len: usize) {
         self.map.populate(offset, len);

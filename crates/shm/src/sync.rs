@@ -4,6 +4,8 @@
 //! processor's atomics and the kernel's futex; `--cfg loom` gets loom's atomics and a futex
 //! made of a loom mutex, and then explores every interleaving.
 
+#[cfg(not(loom))]
+pub(crate) use imp::wait_any;
 pub(crate) use imp::{AtomicBool, AtomicU32, AtomicU64, Futex, Ordering, fence, spin_hint, yield_now};
 
 /// Stores with Release, and keeps later loads behind the store: what a ringer does before it
@@ -40,9 +42,42 @@ mod imp {
             let _ = futex::wait(&self.0, futex::Flags::empty(), expected, Some(&timeout));
         }
 
+        /// Wakes some of those who sleep on the word.
+        pub(crate) fn wake(&self, most: u32) {
+            let _ = futex::wake(&self.0, futex::Flags::empty(), most.min(i32::MAX as u32));
+        }
+
         /// Wakes everyone who sleeps on the word.
         pub(crate) fn wake_all(&self) {
             let _ = futex::wake(&self.0, futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+
+    /// Sleeps while all words are as expected. The kernel takes up to 128 of them (since 5.16); where it cannot, and for those
+    /// beyond, the sleep is short and the caller looks again.
+    pub(crate) fn wait_any(words: &[(&Futex, u32)], timeout: Duration) {
+        const SHORT: Duration = Duration::from_millis(1);
+        let watched: Vec<futex::Wait> = words
+            .iter()
+            .take(128)
+            .map(|(word, expected)| {
+                let mut wait = futex::Wait::new();
+                wait.val = u64::from(*expected);
+                wait.uaddr = futex::WaitPtr::new(word.0.as_ptr().cast());
+                wait.flags = futex::WaitFlags::SIZE_U32;
+                wait
+            })
+            .collect();
+        let timeout = if words.len() > watched.len() { timeout.min(SHORT) } else { timeout };
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let nanos = now.tv_nsec as u64 + u64::from(timeout.subsec_nanos());
+        let until = futex::Timespec {
+            tv_sec: now.tv_sec + timeout.as_secs().min(86_400) as i64 + (nanos / 1_000_000_000) as i64,
+            tv_nsec: (nanos % 1_000_000_000) as _,
+        };
+        let slept = futex::waitv(&watched, futex::WaitvFlags::empty(), Some(&until), futex::ClockId::Monotonic);
+        if slept == Err(rustix::io::Errno::NOSYS) || slept == Err(rustix::io::Errno::PERM) {
+            std::thread::sleep(timeout.min(SHORT));
         }
     }
 
@@ -88,6 +123,11 @@ mod imp {
             if self.word.load(Ordering::SeqCst) == expected {
                 drop(self.asleep.wait(bucket).unwrap());
             }
+        }
+
+        pub(crate) fn wake(&self, most: u32) {
+            let _bucket = self.bucket.lock().unwrap();
+            (0..most).for_each(|_| self.asleep.notify_one());
         }
 
         pub(crate) fn wake_all(&self) {

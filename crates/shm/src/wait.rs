@@ -152,6 +152,15 @@ impl Patience {
         }
     }
 
+    /// For waits whose other side may be a thread of this very process, so that nobody knows who has a core: a few looks,
+    /// then the core is given away.
+    pub const fn unknown() -> Self {
+        if cfg!(loom) {
+            return Patience::none();
+        }
+        Patience { spins: 2 * EAGER, yielding: Duration::from_micros(100) }
+    }
+
     /// Sleeps at once: for waits that are expected to be long, and for loom.
     pub const fn none() -> Self {
         Patience { spins: 0, yielding: Duration::ZERO }
@@ -220,8 +229,9 @@ fn sleep_until<T>(
     deadline: Deadline,
     still_there: &dyn Fn() -> bool,
 ) -> Result<T, WaitError> {
-    let waiter = bell.register();
     loop {
+        // Anew each time: whoever buries a dead sleeper makes the bell forget all of them.
+        let waiter = bell.register();
         let heard = waiter.listen();
         if let Some(found) = poll() {
             return Ok(found);
@@ -237,5 +247,40 @@ fn sleep_until<T>(
             return Err(WaitError::Timeout);
         }
         waiter.sleep(heard, slice);
+    }
+}
+
+/// Waits until `ready`, woken by any of the bells: the same as [`wait_for`] for somebody who listens to several.
+#[cfg(not(loom))]
+pub(crate) fn wait_on_any(
+    ready: &dyn Fn() -> bool,
+    bells: &[&Bell],
+    deadline: Deadline,
+    still_there: &dyn Fn() -> bool,
+) -> Result<(), WaitError> {
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_micros(100) {
+        if ready() {
+            return Ok(());
+        }
+        yield_now();
+    }
+    loop {
+        let waiters: Vec<_> = bells.iter().map(|bell| bell.register()).collect();
+        let heard: Vec<u32> = waiters.iter().map(|waiter| waiter.listen()).collect();
+        if ready() {
+            return Ok(());
+        }
+        if !still_there() {
+            return if ready() { Ok(()) } else { Err(WaitError::Gone) };
+        }
+        if deadline.interrupted() {
+            return Err(WaitError::Interrupted);
+        }
+        let slice = deadline.slice(SLICE);
+        if slice.is_zero() {
+            return Err(WaitError::Timeout);
+        }
+        crate::bell::sleep_on_any(&waiters, &heard, slice);
     }
 }

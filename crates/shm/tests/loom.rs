@@ -9,7 +9,9 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 use syncline_shm::bell::Bell;
+use syncline_shm::latch::Latch;
 use syncline_shm::meeting::{MeetError, Meeting};
+use syncline_shm::queue::{Hand, Parcel, Pushed, Queue, Record};
 use syncline_shm::ring::PushError;
 use syncline_shm::stripe::StripeWord;
 use syncline_shm::wait::{Deadline, Patience, WaitError, wait_for};
@@ -418,5 +420,131 @@ fn a_dead_hands_stripe_has_one_heir() {
             .collect();
         let inherited = heirs.into_iter().map(|heir| heir.join().unwrap()).filter(|inherits| *inherits).count();
         assert_eq!((inherited, pair.first.load(Ordering::Relaxed)), (1, 1));
+    });
+}
+
+/// Nobody is dead, or everybody who is asked about.
+fn hand(me: u32, is_dead: &dyn Fn(u32) -> bool) -> Hand<'_> {
+    Hand { me, is_dead, by: Deadline::never() }
+}
+
+fn parcel<'a>(pieces: &'a [&'a [u8]]) -> Parcel<'a> {
+    Parcel { flags: 0, meta_words: 0, pieces }
+}
+
+fn pop_wait(queue: &Queue, me: u32) -> Option<u8> {
+    let alive = |_| false;
+    let mut record = Record::default();
+    loop {
+        let closed = queue.is_closed();
+        if queue.pop(&mut record, &|_| (), hand(me, &alive)).unwrap() {
+            return Some(record.bytes[0]);
+        }
+        if closed {
+            return None;
+        }
+        queue.wait_until(&|| queue.may_have_items() || queue.is_closed(), hand(me, &alive), &|| true).unwrap();
+    }
+}
+
+#[test]
+fn two_writers_and_a_reader_of_a_queue_lose_and_double_nothing() {
+    // Two cells, three records of one cell: a writer has to wait for room, and all of them sleep.
+    explore(2, || {
+        let queue = Arc::new(Queue::private(1, 0, false));
+        let writers: Vec<_> = [1_u8, 2]
+            .into_iter()
+            .map(|me| {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || {
+                    let pieces: [&[u8]; 1] = [&[me]];
+                    let pushed = queue.push_all(&[parcel(&pieces)], hand(me.into(), &|_| false), &|| true);
+                    assert_eq!(pushed.unwrap(), Pushed::Some(1));
+                })
+            })
+            .collect();
+        let sum = pop_wait(&queue, 3).unwrap() + pop_wait(&queue, 3).unwrap();
+        assert_eq!(sum, 3);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        assert!(queue.is_empty());
+    });
+}
+
+#[test]
+fn a_writer_of_a_full_queue_is_not_forgotten() {
+    explore(2, || {
+        let queue = Arc::new(Queue::private(1, 1, false));
+        let writer = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                let (one, two): ([&[u8]; 1], [&[u8]; 1]) = ([&[1]], [&[2]]);
+                let pushed = queue.push_all(&[parcel(&one), parcel(&two)], hand(1, &|_| false), &|| true);
+                assert_eq!(pushed.unwrap(), Pushed::Some(2));
+            })
+        };
+        assert_eq!((pop_wait(&queue, 2), pop_wait(&queue, 2)), (Some(1), Some(2)));
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_closed_queue_wakes_its_reader_and_keeps_what_was_written_before() {
+    explore(2, || {
+        let queue = Arc::new(Queue::private(1, 0, false));
+        let writer = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                let pieces: [&[u8]; 1] = [&[1]];
+                queue.push(&[parcel(&pieces)], hand(1, &|_| false)).unwrap();
+                queue.close(hand(1, &|_| false)).unwrap();
+            })
+        };
+        assert_eq!((pop_wait(&queue, 2), pop_wait(&queue, 2)), (Some(1), None));
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn two_readers_of_a_leased_queue_never_have_the_same_item() {
+    explore(2, || {
+        let queue = Arc::new(Queue::private(2, 0, true));
+        let (one, two): ([&[u8]; 1], [&[u8]; 1]) = ([&[1]], [&[2]]);
+        queue.push(&[parcel(&one), parcel(&two)], hand(9, &|_| false)).unwrap();
+        let reader = |me: u32| {
+            let queue = Arc::clone(&queue);
+            move || {
+                let mut record = Record::default();
+                let leased = queue.lease(&mut record, &|_| (), hand(me, &|_| false)).unwrap().expect("one each");
+                queue.finish(leased.cell, hand(me, &|_| false)).unwrap();
+                record.bytes[0]
+            }
+        };
+        let other = thread::spawn(reader(1));
+        let mine = reader(2)();
+        assert_eq!(mine + other.join().unwrap(), 3);
+        assert_eq!((queue.len(), queue.unfinished()), (0, 0));
+    });
+}
+
+#[test]
+fn a_latch_of_a_dead_holder_has_one_heir_at_a_time() {
+    loom::model(|| {
+        let latch = Arc::new(Latch::default());
+        latch.try_take(7).unwrap();
+        let inside = Arc::new(AtomicUsize::new(0));
+        let heirs: Vec<_> = [1, 2]
+            .into_iter()
+            .map(|me| {
+                let (latch, inside) = (Arc::clone(&latch), Arc::clone(&inside));
+                thread::spawn(move || {
+                    if latch.inherit(7, me) || latch.try_take(me).is_ok() {
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        latch.let_go();
+                    }
+                })
+            })
+            .collect();
+        heirs.into_iter().for_each(|heir| heir.join().unwrap());
     });
 }

@@ -8,6 +8,7 @@
 //! | `SYNCLINE_ON_PEER_LOSS` | `continue` lets the others go on when a worker dies | fail |
 //! | `SYNCLINE_PLAN` | the plan of collective operations, whatever it costs | the cheapest |
 //! | `SYNCLINE_INTERFACE` | offer only interfaces whose names begin so | all |
+//! | `MXNET_KVSTORE_BIGARRAY_BOUND` | arrays of a key-value store with fewer numbers live whole with one server | 1000000 |
 //!
 //! The launcher's own variables are read in `syncline_cluster::bootstrap`.
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 use syncline_cluster::bootstrap::{self, Arguments, Environment, Launch};
 use syncline_cluster::{OnPeerLoss, Settings, TransportChoice};
 use syncline_collective::{PlanName, PlanSettings};
+use syncline_kvstore::Member;
 
 use crate::Error;
 
@@ -26,6 +28,8 @@ pub struct Config {
     pub(crate) settings: Settings,
     pub(crate) sync: bool,
     pub(crate) plan: PlanSettings,
+    /// Arrays of a key-value store with fewer numbers live whole with one server.
+    pub(crate) whole_below: u64,
 }
 
 impl Config {
@@ -40,7 +44,13 @@ impl Config {
     /// What `environment` says, with `arguments` winning over it.
     pub fn from_environment(environment: &Environment, arguments: &Arguments) -> Result<Config, Error> {
         let launch = bootstrap::find(environment, arguments).map_err(|error| Error::configuration(error.to_string()))?;
-        Ok(Config { launch, settings: settings(environment)?, sync: false, plan: plan(environment)? })
+        Ok(Config {
+            launch,
+            settings: settings(environment)?,
+            sync: false,
+            plan: plan(environment)?,
+            whole_below: whole_below(environment)?,
+        })
     }
 
     /// Only the settings: timeout, transport, encryption, interfaces.
@@ -52,12 +62,12 @@ impl Config {
     pub fn solo() -> Config {
         let nothing = Environment::from_variables::<String, String>([]);
         let launch = bootstrap::find(&nothing, &Arguments::default()).expect("an empty environment is a world of one");
-        Config { launch, settings: Settings::default(), sync: false, plan: PlanSettings::default() }
+        Config { launch, settings: Settings::default(), sync: false, plan: PlanSettings::default(), whole_below: Member::WHOLE_BELOW }
     }
 
     /// A world of one with the settings of `environment`, for a job that its program describes itself.
     pub(crate) fn free_standing(environment: &Environment) -> Result<Config, Error> {
-        Ok(Config { settings: settings(environment)?, plan: plan(environment)?, ..Config::solo() })
+        Ok(Config { settings: settings(environment)?, plan: plan(environment)?, whole_below: whole_below(environment)?, ..Config::solo() })
     }
 
     /// How long to wait for somebody who neither comes nor dies.
@@ -109,6 +119,12 @@ fn plan(environment: &Environment) -> Result<PlanSettings, Error> {
     Ok(plan)
 }
 
+fn whole_below(environment: &Environment) -> Result<u64, Error> {
+    const NAME: &str = "MXNET_KVSTORE_BIGARRAY_BOUND";
+    let Some(text) = environment.get(NAME) else { return Ok(Member::WHOLE_BELOW) };
+    text.trim().parse().map_err(|_| Error::configuration(format!("{NAME}={text} is no number of elements")))
+}
+
 fn settings(environment: &Environment) -> Result<Settings, Error> {
     let mut settings = Settings::default();
     if let Some(text) = environment.get("SYNCLINE_TIMEOUT") {
@@ -157,6 +173,7 @@ mod tests {
             ("SYNCLINE_ENCRYPT", "maybe"),
             ("SYNCLINE_ON_PEER_LOSS", "cry"),
             ("SYNCLINE_PLAN", "hope"),
+            ("MXNET_KVSTORE_BIGARRAY_BOUND", "many"),
         ] {
             let error = read(&[(name, value)]).expect_err("refused").to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");

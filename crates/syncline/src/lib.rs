@@ -15,6 +15,7 @@ mod among;
 mod config;
 mod error;
 pub mod ipc;
+pub mod kvstore;
 mod session;
 mod tables;
 mod tree;

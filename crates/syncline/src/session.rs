@@ -2,16 +2,19 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Group, Job, Lane, Role, Topology};
 use syncline_collective::{Aggregates, Collectives, PlanSettings};
+use syncline_kvstore::{Kind, Member};
 use syncline_table::{SharedArray, Spec, Table, Tables};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
 use syncline_transport::{Link, LinkError};
 
+use crate::kvstore::KvStore;
 use crate::{Config, Error};
 
 /// The door to everything: who I am, who else is there, and the operations on what we share.
@@ -27,6 +30,10 @@ pub struct Session {
     /// By group: the calls of one are counted together, whoever makes them.
     collectives: Mutex<HashMap<Group, Collectives>>,
     aggregates: Aggregates,
+    /// Distributed stores, in the order in which all workers make them.
+    stores: Mutex<Vec<syncline_kvstore::KvStore>>,
+    stores_made: AtomicU32,
+    whole_below: u64,
 }
 
 impl Session {
@@ -45,7 +52,17 @@ impl Session {
     pub fn open_by(config: Config, deadline: Deadline) -> Result<Session, Error> {
         let job = Arc::new(Job::join(&config.launch, &config.settings, deadline)?);
         let tables = Tables::new(Arc::clone(&job));
-        Ok(Session { tables, job, sync: config.sync, plan: config.plan, collectives: Mutex::default(), aggregates: Aggregates::default() })
+        Ok(Session {
+            tables,
+            job,
+            sync: config.sync,
+            plan: config.plan,
+            collectives: Mutex::default(),
+            aggregates: Aggregates::default(),
+            stores: Mutex::default(),
+            stores_made: AtomicU32::new(0),
+            whole_below: config.whole_below,
+        })
     }
 
     /// Coordinates the job that `config` describes without being a rank of it, until everybody has left: what a DMLC
@@ -143,6 +160,7 @@ impl Session {
 
     /// [`barrier`](Session::barrier) with a deadline of the caller's.
     pub fn barrier_by(&self, deadline: Deadline) -> Result<(), Error> {
+        self.flush_stores(deadline)?;
         self.tables.flush(deadline)?;
         self.job.barrier(deadline)?;
         Ok(self.tables.settle_losses(deadline)?)
@@ -166,6 +184,45 @@ impl Session {
     #[doc(hidden)]
     pub fn tables(&self) -> &Tables {
         &self.tables
+    }
+
+    /// A key-value store in the manner of MXNet's, by the name of its type; local ones need no session, see [`KvStore::local`](crate::kvstore::KvStore::local).
+    ///
+    /// Every worker makes the same distributed stores in the same order.
+    /// ```
+    /// use syncline::kvstore::Tensor;
+    ///
+    /// let session = syncline::Session::solo()?;
+    /// let store = session.kvstore("dist_sync")?;
+    /// store.init("w", &Tensor::from_slice(&[2], &[0.0f32; 2])?)?;
+    /// store.push("w", &Tensor::from_slice(&[2], &[1.0f32, 2.0])?)?;
+    /// assert_eq!(store.pull("w")?.as_slice::<f32>()?, [1.0, 2.0]); // a sum over one worker
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn kvstore(&self, kind: &str) -> Result<KvStore, Error> {
+        let site = std::panic::Location::caller().to_string();
+        self.kvstore_at(kind, &site, Deadline::after(self.timeout()))
+    }
+
+    /// [`kvstore`](Session::kvstore) for a caller that knows better where the user's call stands.
+    pub fn kvstore_at(&self, kind: &str, site: &str, deadline: Deadline) -> Result<KvStore, Error> {
+        let kind = Kind::from_name(kind)?;
+        if !kind.is_distributed() {
+            return KvStore::local(kind.name());
+        }
+        let collectives = self.collectives()?;
+        let number = self.stores_made.fetch_add(1, Relaxed) + 1;
+        let member = Member { job: Arc::clone(&self.job), tables: self.tables.clone(), collectives, number, whole_below: self.whole_below };
+        let store = syncline_kvstore::KvStore::distributed(kind, member, site, deadline)?;
+        self.stores.lock().unwrap_or_else(PoisonError::into_inner).push(store.clone());
+        Ok(KvStore::over(store, self.timeout()))
+    }
+
+    /// Returns when what stores do in the background has ended.
+    fn flush_stores(&self, deadline: Deadline) -> Result<(), Error> {
+        let stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(stores.iter().try_for_each(|store| store.flush(deadline))?)
     }
 
     /// Saves all tables with their updater states below `path`. Every worker calls it.
@@ -256,11 +313,11 @@ impl Session {
     /// [`shutdown`](Session::shutdown) with a deadline of the caller's.
     pub fn shutdown_by(&self, deadline: Deadline) -> Result<(), Error> {
         // Whatever a flush cannot do any more is lost with a lost peer, which the leaving itself will tell of.
-        let finished = self.tables.finish(deadline);
+        let finished = self.flush_stores(deadline).and(self.tables.finish(deadline).map_err(Error::from));
         let groups: Vec<Collectives> = self.collectives.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        let finished = finished.and(groups.iter().try_for_each(|group| group.flush(deadline)));
+        let finished = finished.and(groups.iter().try_for_each(|group| group.flush(deadline)).map_err(Error::from));
         self.job.leave(deadline)?;
-        Ok(finished?)
+        finished
     }
 
     /// Stays until every worker has left or died: what a dedicated server does.

@@ -22,7 +22,7 @@ use syncline_cluster::{Deadline, Error, Notice, Vigil};
 use syncline_optimizer::Optimizer;
 use syncline_wire::codec::{decode_message, encode_message};
 
-use crate::gradient::{self, Series};
+use crate::gradient::{self, Series, Then};
 use crate::ground::Ground;
 use crate::setup::{Made, Settled, working};
 use crate::share::Share;
@@ -48,7 +48,7 @@ pub(crate) enum Word {
     /// This worker uses none of them any more, nor any that comes.
     Finished { worker: u32 },
     /// What gradients do to the tables of a family from now on; everybody pins it up and answers.
-    Rule { family: u32, body: Vec<u8>, keep_states: bool },
+    Rule { family: u32, body: Vec<u8>, states: Then },
 }
 
 /// One table of a notice.
@@ -179,8 +179,8 @@ impl Named {
     }
 
     /// Brings a rule to every host; returns when all have it.
-    pub(crate) fn set_rule(&self, family: u32, rule: Option<&Optimizer>, keep_states: bool, by: Deadline) -> Result<(), Error> {
-        let word = Word::Rule { family, body: gradient::to_body(rule)?, keep_states };
+    pub(crate) fn set_rule(&self, family: u32, rule: Option<&Optimizer>, states: Then, by: Deadline) -> Result<(), Error> {
+        let word = Word::Rule { family, body: gradient::to_body(rule)?, states };
         let encoded = encode_message("rule", &word, Vigil::MOST_IN_NOTICE);
         let encoded = encoded.map_err(|error| Error::Configuration { detail: format!("set_rule: {error}") })?;
         let everybody: Vec<u32> = (0..self.ground.vigil.topology().world()).collect();
@@ -394,10 +394,10 @@ impl Named {
                 state.finished.insert(worker);
                 state.tables.values().filter_map(|known| known.settled.as_ref()).for_each(|settled| settled.finish(worker));
             }
-            Word::Rule { family, body, keep_states } => {
+            Word::Rule { family, body, states } => {
                 let by = Deadline::after(self.ground.vigil.timeout());
                 let pinned = gradient::board(&self.ground.heap, family, by);
-                let pinned = pinned.and_then(|board| self.state().rules.entry(family).or_default().add(&board, body, keep_states));
+                let pinned = pinned.and_then(|board| self.state().rules.entry(family).or_default().add(&board, body, states));
                 self.ground.vigil.answer(notice, pinned.map_err(|error| error.to_string()));
             }
             _ if notice.from == me || workers.first() != Some(&notice.from) => {}

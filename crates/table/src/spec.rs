@@ -69,6 +69,8 @@ pub struct Spec {
     family: u32,
     /// What its optimizer calls it, where that is not its name.
     key: Option<Key>,
+    /// The extents that its user sees, where they say more than its own shape.
+    extents: Option<Vec<u64>>,
 }
 
 impl Spec {
@@ -83,6 +85,7 @@ impl Spec {
             placement: Placement::Split,
             family: 0,
             key: None,
+            extents: None,
         }
     }
 
@@ -134,6 +137,11 @@ impl Spec {
     /// Called so by its optimizer, which may have multipliers for it; otherwise by its name.
     pub fn with_key(self, key: Key) -> Spec {
         Spec { key: Some(key), ..self }
+    }
+
+    /// With extents that its user sees: another worker's must be the same.
+    pub fn with_extents(self, extents: &[usize]) -> Spec {
+        Spec { extents: Some(extents.iter().map(|extent| *extent as u64).collect()), ..self }
     }
 
     /// Whose rule it follows.
@@ -211,6 +219,9 @@ impl std::fmt::Display for Spec {
         write!(f, " {}", DType::from_code(self.dtype).map_or("?", DType::name))?;
         if let Some(name) = &self.name {
             write!(f, " `{name}`")?;
+        }
+        if let Some(extents) = &self.extents {
+            write!(f, " of shape {extents:?}")?;
         }
         if self.updater != Updater::Add {
             write!(f, ", updater {}", self.updater)?;

@@ -262,6 +262,13 @@ impl Inner {
         Ok(rows.map_or(Selection::All, Selection::Rows))
     }
 
+    /// Refuses what every add would be refused for now.
+    pub(crate) fn accepts_adds(&self) -> Result<(), Error> {
+        self.vigil.usable(&self.name)?;
+        let Some(gradient) = &self.gradient else { return Ok(()) };
+        gradient.check(self.spec.consistency == Consistency::Sync)
+    }
+
     /// The options an add goes with, checked. Gradients carry a stamp instead, which a round over several hosts must find the same everywhere.
     fn options(&self, options: &AddOptions) -> Result<AddOptions, Error> {
         options.check(self.spec.updater)?;
@@ -277,6 +284,7 @@ impl Inner {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "those of `Table::add`, its handle and its turn")]
     fn add(
         &self,
         this: &Arc<Inner>,
@@ -304,7 +312,7 @@ impl Inner {
                 }
                 if !share.add_alone(rows, options, delta, by)? && !share.add_directly(self.worker, sequence, rows, options, delta, by)? {
                     let mut fill = |room: &mut [u8]| {
-                        room.copy_from_slice(delta);
+                        share.copy_delta(room, delta);
                         Ok(())
                     };
                     share.stage_add(self.worker, sequence, rows, options, &mut fill, by)?;
@@ -343,6 +351,7 @@ impl Inner {
         code.check().or_else(refused)
     }
 
+    #[expect(clippy::too_many_arguments, reason = "those of `Table::add_quantized`, its handle and its turn")]
     fn add_words(
         &self,
         this: &Arc<Inner>,

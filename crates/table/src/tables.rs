@@ -85,7 +85,8 @@ impl Tables {
         let ground = &self.shared.ground;
         ground.vigil.usable("set_rule")?;
         if ground.has_links() {
-            return self.shared.named.set_rule(family, rule.as_ref(), keep_states, by);
+            let states = if keep_states { gradient::Then::GoOn } else { gradient::Then::BeginAnew };
+            return self.shared.named.set_rule(family, rule.as_ref(), states, by);
         }
         let board = gradient::board(&ground.heap, family, by)?;
         gradient::set_rule(&board, rule.as_ref(), keep_states).map(drop)

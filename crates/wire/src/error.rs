@@ -67,6 +67,12 @@ pub enum WireError {
         /// The bits without a meaning.
         bits: u32,
     },
+    /// Something that only processes of one family may say to each other.
+    #[error("an {what} travels only between processes of one family, never over a connection")]
+    LocalOnly {
+        /// What it is.
+        what: &'static str,
+    },
     /// The bytes end in the middle of something.
     #[error("the {part} ends at byte {at}: {needed} more bytes were announced, {available} are there")]
     Truncated {

@@ -26,4 +26,4 @@ pub use error::WireError;
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use frame::{Flags, FrameHeader, HEADER_LEN, Limits, MAGIC, VERSION};
 pub use kind::Kind;
-pub use value::{EncodedValue, TensorValue, Value};
+pub use value::{Data, EncodedValue, Handle, HandleKind, SharedBytes, TensorValue, Value};

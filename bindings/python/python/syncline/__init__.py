@@ -12,6 +12,8 @@ The same script runs alone, under ``syncline run -n 4``, under ``mpirun -np 4`` 
 Every wait ends: with its result, with the name of the process that is missing, or with Ctrl-C.
 """
 
+from __future__ import annotations
+
 from syncline import ipc
 from syncline._errors import (
     AuthError,
@@ -57,6 +59,27 @@ from syncline._native import (
 )
 from syncline._shared import empty_shared
 
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
+if TYPE_CHECKING:
+    from typing import Any
+
+    from syncline import kvstore, lr_scheduler, optimizer
+    from syncline._rows import RowSparse
+
+_ON_DEMAND = (
+    "data",
+    "jax",
+    "keras",
+    "kvstore",
+    "lr_scheduler",
+    "optimizer",
+    "parameters",
+    "progress",
+    "sklearn",
+    "theano",
+    "torch",
+)
+
 __all__ = [
     "ArrayTable",
     "AuthError",
@@ -74,6 +97,7 @@ __all__ = [
     "MatrixTable",
     "NullTree",
     "PeerLost",
+    "RowSparse",
     "ShapeMismatch",
     "SlurmTree",
     "StaticTree",
@@ -89,9 +113,12 @@ __all__ = [
     "init",
     "ipc",
     "is_master_worker",
+    "kvstore",
     "load",
     "local_rank",
+    "lr_scheduler",
     "num_workers",
+    "optimizer",
     "rank",
     "save",
     "server_id",
@@ -101,3 +128,20 @@ __all__ = [
     "tree",
     "worker_id",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``sl.torch`` and its like are loaded when they are first used: nobody pays for what is not."""
+    from importlib import import_module
+
+    if name in _ON_DEMAND:
+        return import_module(f"syncline.{name}")
+    if name == "RowSparse":
+        made = import_module("syncline._rows").RowSparse
+        globals()[name] = made
+        return made
+    raise AttributeError(f"module 'syncline' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ON_DEMAND})

@@ -1,7 +1,10 @@
-//! `syncline.ipc`: servers and clients of free-standing programs, for Python.
+//! `syncline.ipc` for Python: what threads and processes share, other programs, and servers and clients.
 
 mod client;
+mod flock;
 mod server;
+mod shared;
+mod spawn;
 mod target;
 pub(crate) mod values;
 
@@ -16,7 +19,12 @@ use syncline::ipc::{Error, NetStats, Options, Traffic};
 
 use crate::{errors, interrupt, log};
 pub(crate) use client::{Client, ipc_client};
+pub(crate) use flock::{Flock, ipc_flock};
 pub(crate) use server::{Server, ServerClient, ipc_server};
+pub(crate) use shared::{
+    Channel, Mutex, SharedTable, Workqueue, WorkqueueItem, ipc_handle_beside, ipc_let_go, ipc_open_handle, ipc_select, ipc_workqueue,
+};
+pub(crate) use spawn::{Spawned, ipc_spawn};
 
 /// Runs a call that may wait, without the interpreter.
 fn wait<T: Send>(py: Python<'_>, call: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
@@ -40,6 +48,14 @@ fn options(py: Python<'_>, token: Option<&str>, encrypt: Option<bool>, timeout: 
 /// A deadline of `timeout` seconds, or of as many as the handle was made with, that hears signals.
 fn deadline(py: Python<'_>, timeout: Option<f64>, otherwise: Duration) -> PyResult<Deadline> {
     Ok(interrupt::deadline(timeout.map(|seconds| patience(py, seconds)).transpose()?.unwrap_or(otherwise)))
+}
+
+/// A deadline of `timeout` seconds, or none, that hears signals.
+fn open_end(py: Python<'_>, timeout: Option<f64>) -> PyResult<Deadline> {
+    match timeout {
+        None => Ok(interrupt::no_deadline()),
+        Some(seconds) => Ok(interrupt::deadline(patience(py, seconds)?)),
+    }
 }
 
 fn patience(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
@@ -78,6 +94,6 @@ fn stats<'py>(py: Python<'py>, stats: &NetStats) -> PyResult<Bound<'py, PyDict>>
 /// What `recv_async` answers when nothing is there: told apart from None, which is a message.
 fn nothing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let found = NOTHING.get_or_try_init(py, || py.import("syncline.ipc")?.getattr("NOTHING").map(Bound::unbind))?;
+    let found = NOTHING.get_or_try_init(py, || py.import("syncline.ipc._nothing")?.getattr("NOTHING").map(Bound::unbind))?;
     Ok(found.bind(py).clone())
 }

@@ -127,5 +127,9 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: Value<'static>) -> PyResult
             let view = View::of_bytes(data.into_owned(), dtype, shape.dims());
             presented(arrays(py)?.call_method1("array_over", (view,))?, dtype)?
         }
+        // A connection refuses them before they get here.
+        Value::Opaque(_) | Value::Handle(_) => {
+            return Err(pyo3::exceptions::PyTypeError::new_err("opaque objects and handles stay inside a family of processes"));
+        }
     })
 }

@@ -9,6 +9,7 @@ mod whole;
 
 pub(crate) use array::ArrayTable;
 pub(crate) use future::Future;
+pub(crate) use handle::call_site;
 pub(crate) use keys::KVTable;
 pub(crate) use matrix::MatrixTable;
 pub(crate) use whole::{aggregate, empty_shared, load, save};

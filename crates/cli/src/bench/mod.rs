@@ -7,6 +7,7 @@ mod chart;
 mod collective;
 mod consistency;
 mod fleet;
+mod ipc;
 mod limits;
 mod link;
 mod pb;
@@ -29,6 +30,8 @@ pub(crate) enum Bench {
     /// All-reduce and the other collective operations over sizes, ranks, transports and plans, beside other libraries
     #[command(visible_alias = "collective")]
     Allreduce(collective::Options),
+    /// Messages per second and round trips through channels, between threads and between processes
+    Ipc(ipc::Options),
     /// One workload of the peers' harness: `syncline bench pb w4 n=2 what=barrier secs=1`
     Pb(pb::Options),
 }
@@ -42,6 +45,8 @@ pub(crate) enum BenchRank {
     Table(table::RankOptions),
     /// A rank of `bench allreduce`
     Collective(collective::RankOptions),
+    /// A process of `bench ipc`
+    Ipc(ipc::RankOptions),
     /// A rank of `bench pb`
     Pb(pb::RankOptions),
     /// Sends back what plain sockets bring: the other end of a raw measurement between hosts
@@ -54,6 +59,7 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
         Bench::Link(options) => link::run(&options),
         Bench::Table(options) => table::run(&options),
         Bench::Allreduce(options) => collective::run(&options),
+        Bench::Ipc(options) => ipc::run(&options),
         Bench::Pb(options) => pb::run(&options),
     };
     conclude(result)
@@ -65,6 +71,7 @@ pub(crate) fn run_rank(rank: BenchRank) -> ExitCode {
         BenchRank::Link(options) => link::run_rank(&options),
         BenchRank::Table(options) => table::run_rank(&options),
         BenchRank::Collective(options) => collective::run_rank(&options),
+        BenchRank::Ipc(options) => ipc::run_rank(&options),
         BenchRank::Pb(options) => pb::run_rank(&options),
         BenchRank::Echo(options) => limits::run_echo(&options),
     };

@@ -282,7 +282,8 @@ pub(crate) struct Lamb<W> {
     gradient: Gradient<W>,
     mean: Mean<W>,
     var: Mean<W>,
-    corrections: [W; 2],
+    mean_correction: f64,
+    var_correction: W,
     epsilon: W,
     wd: W,
     /// Rate times the ratio of norms.
@@ -292,12 +293,14 @@ pub(crate) struct Lamb<W> {
 impl<W: Real> Lamb<W> {
     pub(crate) fn new(common: &Common, betas: [f64; 2], epsilon: f64, bias_correction: bool) -> Lamb<W> {
         let count = W::of(common.count as f64);
-        let correction = |beta: f64| if bias_correction { W::ONE - W::of(beta).power(count) } else { W::ONE };
+        let faded = |beta: f64| if bias_correction { W::of(beta).power(count) } else { W::ZERO };
         Lamb {
             gradient: Gradient::new(common),
             mean: Mean::new(betas[0]),
             var: Mean::new(betas[1]),
-            corrections: betas.map(correction),
+            // MXNet subtracts the first power from 1.0 and the second from 1, a double and a whole number.
+            mean_correction: 1.0 - faded(betas[0]).to_f64(),
+            var_correction: W::ONE - faded(betas[1]),
             epsilon: W::of(epsilon),
             wd: W::of(common.wd),
             lr: W::of(common.lr),
@@ -309,7 +312,7 @@ impl<W: Real> Lamb<W> {
     pub(crate) fn direction(self, w: W, g: W, mean: W, var: W) -> (W, W, W) {
         let g = self.gradient.plain(g);
         let (mean, var) = (self.mean.of(mean, g), self.var.of_square(var, g));
-        let direction = mean / self.corrections[0] / ((var / self.corrections[1]).root() + self.epsilon) + self.wd * w;
+        let direction = mean.divided(self.mean_correction) / ((var / self.var_correction).root() + self.epsilon) + self.wd * w;
         (direction, mean, var)
     }
 }

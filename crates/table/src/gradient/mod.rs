@@ -3,6 +3,7 @@
 
 mod counts;
 mod norms;
+mod renewing;
 mod resolve;
 mod rounds;
 mod rule;
@@ -20,7 +21,7 @@ use syncline_tensor::DType;
 pub(crate) use norms::pieces;
 pub(crate) use resolve::Resolved;
 pub(crate) use rounds::RoundStep;
-pub(crate) use rule::{Rule, Series, board, set_rule, to_body};
+pub(crate) use rule::{Rule, Series, Then, board, set_rule, to_body};
 pub(crate) use states::notes_lane;
 pub use states::{GradientStates, StateLane};
 

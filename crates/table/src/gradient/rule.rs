@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use syncline_cluster::{Deadline, Error};
 use syncline_optimizer::{Lane, Method, Optimizer};
 use syncline_shm::bulletin::{Bulletin, Number};
@@ -114,6 +115,28 @@ fn have_the_same_states(one: &[u8], other: &[u8]) -> bool {
     names(one).is_some_and(|one| names(other) == Some(one))
 }
 
+/// What becomes of states when a rule comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Then {
+    /// They go on, if the rule before keeps the same ones.
+    GoOn,
+    /// They begin anew.
+    BeginAnew,
+    /// They begin anew, unless the rule before is the same one and of at least this generation.
+    BeginOnce(u32),
+}
+
+impl Then {
+    /// The generation of a rule that follows on `last`.
+    pub(super) fn chapter_after(self, last: Number, before: &[u8], body: &[u8]) -> u32 {
+        match self {
+            Then::GoOn if have_the_same_states(before, body) => last.chapter,
+            Then::GoOn | Then::BeginAnew => last.chapter + 1,
+            Then::BeginOnce(at_least) => (last.chapter + u32::from(before != body)).max(at_least).max(1),
+        }
+    }
+}
+
 /// The rules of a family in a job of several hosts: all processes hear them in one order and derive the same numbers.
 #[derive(Default)]
 pub(crate) struct Series {
@@ -122,20 +145,15 @@ pub(crate) struct Series {
 
 impl Series {
     /// Pins up the next rule on this host's board, unless a neighbour was faster.
-    pub(crate) fn add(&mut self, board: &Bulletin, body: Vec<u8>, keep_states: bool) -> Result<(), Error> {
+    pub(crate) fn add(&mut self, board: &Bulletin, body: Vec<u8>, states: Then) -> Result<(), Error> {
         let nonsense = |detail: &str| Error::Configuration { detail: format!("set_rule: {detail}") };
         match body.split_first() {
             Some((0, [])) => {}
             Some((1, message)) => drop(Optimizer::decode(message).map_err(|error| nonsense(&error.to_string()))?),
             _ => return Err(nonsense("these bytes are no rule")),
         }
-        let number = match &self.last {
-            Some((last, before)) => {
-                let keeps = keep_states && have_the_same_states(before, &body);
-                Number { chapter: last.chapter + u32::from(!keeps), page: last.page + 1 }
-            }
-            None => Number { chapter: 1, page: 1 },
-        };
+        let (last, before) = self.last.as_ref().map_or((Number::default(), &[][..]), |(last, before)| (*last, before));
+        let number = Number { chapter: states.chapter_after(last, before, &body), page: last.page + 1 };
         if board.read(number.page).is_none() && !board.pin(number, &body) {
             return Err(nonsense(&format!("{} bytes are too many for one rule", body.len())));
         }

@@ -1,6 +1,7 @@
 //! Where the bytes of a get go while they are still warm.
 
 use syncline_cluster::Error;
+use syncline_tensor::kernels::copy_past_cache;
 
 /// Takes the values of a share, block by block, as an apply or a read passes them.
 pub(crate) trait Emit {
@@ -23,13 +24,16 @@ pub(crate) trait Emit {
 pub(crate) struct IntoArray<'a> {
     pub(crate) out: &'a mut [u8],
     pub(crate) element: usize,
+    /// The array is one of many that no cache holds together.
+    pub(crate) past_cache: bool,
 }
 
 impl Emit for IntoArray<'_> {
     #[inline]
     fn block(&mut self, first: u64, values: &[u8]) {
         let at = first as usize * self.element;
-        self.out[at..at + values.len()].copy_from_slice(values);
+        let out = &mut self.out[at..at + values.len()];
+        if self.past_cache { copy_past_cache(out, values) } else { out.copy_from_slice(values) }
     }
 
     #[inline]

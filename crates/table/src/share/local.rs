@@ -9,6 +9,7 @@ use syncline_shm::bulletin::Bulletin;
 use syncline_shm::outbox::{Full, Outbox, Post};
 use syncline_shm::store::{Hand, Layout, Store, block_elements};
 use syncline_tensor::DType;
+use syncline_tensor::kernels::copy_past_cache;
 
 use super::direct::Turns;
 use super::emit::IntoArray;
@@ -26,6 +27,9 @@ const BLOCK: usize = 8 << 10;
 pub(crate) const LEAST_IN_FLIGHT: usize = 1 << 20;
 /// Adds up to this size are applied at once: the table is in the cache, and nobody gains by waiting.
 const APPLY_AT_ONCE: usize = 256 << 10;
+/// From this size of all workers' arrays together, copies of whole arrays go past the cache: each worker has three of them in use (delta,
+/// outbox, result), and what does not fit into a cache only pushes out the table.
+const PAST_CACHE: usize = 64 << 20;
 
 /// What a share needs to know of its surroundings.
 pub(crate) struct Place {
@@ -92,6 +96,8 @@ pub(crate) struct LocalShare {
     pub(crate) block: u64,
     /// This process is the only one that has the share: nobody can inherit, so nothing needs a record.
     pub(crate) alone: bool,
+    /// Whole adds and gets of all workers together are more than a cache holds.
+    pub(crate) past_cache: bool,
     pub(super) turns: Turns,
     /// Where the neighbours sleep.
     bells: Vec<syncline_shm::Shared<Bell>>,
@@ -123,6 +129,7 @@ impl LocalShare {
             block: if gradient.is_some() { gradient::BLOCK } else { block },
             gradient,
             alone: place.hands.len() == 1 && place.workers.len() == 1,
+            past_cache: store.layout().elements as usize * dtype.size() * workers >= PAST_CACHE,
             turns: Turns::new(),
             bells: place.hands.iter().filter_map(|rank| place.vigil.bell(*rank)).collect(),
             store,
@@ -141,6 +148,11 @@ impl LocalShare {
     /// Bytes of all rows here.
     pub(crate) fn bytes(&self) -> usize {
         self.store.layout().elements as usize * self.dtype.size()
+    }
+
+    /// Copies a delta to where it is staged.
+    pub(crate) fn copy_delta(&self, room: &mut [u8], delta: &[u8]) {
+        if self.past_cache && delta.len() == self.bytes() { copy_past_cache(room, delta) } else { room.copy_from_slice(delta) }
     }
 
     /// The name of an operation on this table, for errors.
@@ -341,7 +353,7 @@ impl LocalShare {
         match rows {
             Selection::All => {
                 let element = self.dtype.size();
-                self.catch_up(worker, own_adds, Some(&mut IntoArray { out, element }), by)
+                self.catch_up(worker, own_adds, Some(&mut IntoArray { out, element, past_cache: self.past_cache }), by)
             }
             Selection::Rows(ids) => {
                 self.check_rows("get", ids)?;

@@ -22,8 +22,8 @@ use super::line::Line;
 use super::parts::{At, Load, Member, Pairs, Parts, Rest, split};
 use super::reach::{Places, Reach};
 use super::words::Code;
-use crate::share::{LaneInfo, Share};
 use crate::AddOptions;
+use crate::share::{LaneInfo, Share};
 
 /// Adds up to this size go straight into the socket when the way is free.
 const SMALL: usize = 64 << 10;

@@ -13,6 +13,7 @@
 //! cast     any dtype to any other, rounded once
 //! rows     gather, scatter and scatter-add of whole rows by id
 //! strided  copies between any two layouts
+//! stream   copies that leave no trace in the cache
 //! ```
 //!
 //! # Rules of arithmetic
@@ -43,6 +44,7 @@ mod reduce;
 mod rows;
 mod scale;
 mod step;
+mod stream;
 mod strided;
 mod subtract;
 
@@ -56,5 +58,6 @@ pub use reduce::{ReduceOp, reduce_into, reduce_into_typed, reduce_many_into, red
 pub use rows::{RowLayout, gather_rows, scatter_add_rows, scatter_rows};
 pub use scale::{axpy, axpy_typed, scale, scale_typed};
 pub use step::{Step, StepBuffers, step_into};
+pub use stream::copy_past_cache;
 pub use strided::copy_strided;
 pub use subtract::{subtract_into, subtract_pair_into};

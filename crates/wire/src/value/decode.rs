@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use syncline_tensor::{DType, Shape};
 
 use super::layout::*;
-use super::{TensorValue, Value};
+use super::{Handle, HandleKind, SharedBytes, TensorValue, Value};
 use crate::Limits;
 use crate::error::{Result, WireError};
 
@@ -15,11 +15,28 @@ impl<'a> Value<'a> {
     /// Accepts exactly what [`encode`](Value::encode) writes: anything else, left-over bytes included, is an error.
     /// It never panics, and never holds more memory than [`MEMORY_PER_BYTE`](super::MEMORY_PER_BYTE) times what it was given.
     pub fn decode(meta: &'a [u8], payload: &'a [u8], limits: &Limits) -> Result<Value<'a>> {
+        Self::decode_with(meta, payload, None, limits, false)
+    }
+
+    /// The same from a writer of the same family of processes, who may have sent opaque bytes and handles. Nothing of a
+    /// handle is checked but its spelling.
+    pub fn decode_local(meta: &'a [u8], payload: &'a [u8], limits: &Limits) -> Result<Value<'a>> {
+        Self::decode_with(meta, payload, None, limits, true)
+    }
+
+    /// The same, holding tensors where they lie in `payload` and copying all else.
+    pub fn decode_shared(meta: &[u8], payload: &SharedBytes, limits: &Limits) -> Result<Value<'static>> {
+        Value::decode_with(meta, payload, Some(payload), limits, true).map(Value::into_owned)
+    }
+
+    fn decode_with(meta: &'a [u8], payload: &'a [u8], held: Option<&'a SharedBytes>, limits: &Limits, local: bool) -> Result<Value<'a>> {
         limits.check_meta_len(meta.len() as u64)?;
         limits.check_payload_len(payload.len() as u64)?;
         let mut decoder = Decoder {
             meta: Reader { part: "value", bytes: meta, at: 0 },
             payload: Reader { part: "payload of the value", bytes: payload, at: 0 },
+            held,
+            local,
             owed: 0,
         };
         let value = decoder.value(0)?;
@@ -36,6 +53,8 @@ pub fn lone_tensor(meta: &[u8]) -> Result<Option<(DType, Shape)>> {
     let mut decoder = Decoder {
         meta: Reader { part: "value", bytes: meta, at: 0 },
         payload: Reader { part: "payload of the value", bytes: &[], at: 0 },
+        held: None,
+        local: false,
         owed: 0,
     };
     let head = u64::from_le_bytes(decoder.meta.array()?);
@@ -50,6 +69,10 @@ pub fn lone_tensor(meta: &[u8]) -> Result<Option<(DType, Shape)>> {
 struct Decoder<'a> {
     meta: Reader<'a>,
     payload: Reader<'a>,
+    /// The payload again, if tensors should hold it.
+    held: Option<&'a SharedBytes>,
+    /// Whether the writer belongs to the same family of processes.
+    local: bool,
     /// Words that the lists around this place still have to receive. A list inside may promise only what
     /// they leave over: otherwise a hundred nested lists could each reserve memory for the same bytes.
     owed: usize,
@@ -77,6 +100,17 @@ impl<'a> Decoder<'a> {
             LIST => Value::List(self.list(argument, depth)?),
             MAP => Value::Map(self.map(argument, depth)?),
             TENSOR => Value::Tensor(Box::new(self.tensor(at, argument)?)),
+            OPAQUE if self.local => Value::Opaque(Cow::Borrowed(self.inline(at, argument)?)),
+            RAW_OPAQUE if self.local => Value::Opaque(Cow::Borrowed(self.raw(at, argument)?)),
+            HANDLE if self.local => match u8::try_from(argument).ok().and_then(HandleKind::from_code) {
+                Some(kind) => {
+                    let (family, object) = (self.meta.array()?, self.meta.array()?);
+                    let (family, object) = (u64::from_le_bytes(family), u64::from_le_bytes(object));
+                    Value::Handle(Box::new(Handle { kind, family, object, keeper: None }))
+                }
+                None => return malformed("there is no such handle"),
+            },
+            OPAQUE | RAW_OPAQUE | HANDLE => return malformed("opaque bytes and handles stay inside a family of processes"),
             NIL | BOOL | WIDE_INT | FLOAT => {
                 return malformed("a tag has an argument that it cannot have");
             }
@@ -162,7 +196,11 @@ impl<'a> Decoder<'a> {
     fn tensor(&mut self, at: usize, argument: u64) -> Result<TensorValue<'a>> {
         let (dtype, shape) = self.announced_tensor(at, argument)?;
         let data = self.bulk(shape.byte_len(dtype) as u64)?;
-        TensorValue::new(dtype, shape, data)
+        let start = self.payload.at - data.len();
+        match self.held.and_then(|held| held.slice(start..self.payload.at)) {
+            Some(held) => TensorValue::new(dtype, shape, held),
+            None => TensorValue::new(dtype, shape, data),
+        }
     }
 
     fn announced_tensor(&mut self, at: usize, argument: u64) -> Result<(DType, Shape)> {

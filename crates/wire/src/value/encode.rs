@@ -7,11 +7,12 @@ use crate::error::{Result, WireError};
 
 /// A value ready to be sent. The payload is a list of borrowed slices, to be written one after the other
 /// with one vectored write.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EncodedValue<'v> {
     meta: Vec<u8>,
     payload: Vec<&'v [u8]>,
     payload_len: u64,
+    handles: usize,
 }
 
 impl<'v> EncodedValue<'v> {
@@ -30,6 +31,11 @@ impl<'v> EncodedValue<'v> {
         self.payload_len
     }
 
+    /// How many handles it carries.
+    pub fn handles(&self) -> usize {
+        self.handles
+    }
+
     /// The payload in one piece, at the price of a copy.
     pub fn payload_to_vec(&self) -> Vec<u8> {
         self.payload.concat()
@@ -46,7 +52,20 @@ impl Value<'_> {
     ///
     /// Fails if it is nested deeper than [`MAX_DEPTH`], if a map has a nil key, or if meta or payload exceed `limits`.
     pub fn encode(&self, limits: &Limits) -> Result<EncodedValue<'_>> {
-        let mut encoder = Encoder { out: EncodedValue { meta: Vec::with_capacity(WORD), payload: Vec::new(), payload_len: 0 }, limits };
+        self.encode_with(Vec::with_capacity(WORD), limits, false)
+    }
+
+    /// The same for a reader of the same family of processes, which may be sent opaque bytes and handles too.
+    ///
+    /// The meta is written into `scratch`, which is emptied first: whoever sends many values keeps one
+    /// ([`EncodedValue::into_meta`] gives it back).
+    pub fn encode_local(&self, scratch: Vec<u8>, limits: &Limits) -> Result<EncodedValue<'_>> {
+        self.encode_with(scratch, limits, true)
+    }
+
+    fn encode_with(&self, mut meta: Vec<u8>, limits: &Limits, local: bool) -> Result<EncodedValue<'_>> {
+        meta.clear();
+        let mut encoder = Encoder { out: EncodedValue { meta, payload: Vec::new(), payload_len: 0, handles: 0 }, limits, local };
         encoder.value(self, 0)?;
         limits.check_meta_len(encoder.out.meta.len() as u64)?;
         limits.check_payload_len(encoder.out.payload_len)?;
@@ -57,6 +76,8 @@ impl Value<'_> {
 struct Encoder<'v, 'l> {
     out: EncodedValue<'v>,
     limits: &'l Limits,
+    /// Whether the reader belongs to the same family of processes.
+    local: bool,
 }
 
 impl<'v> Encoder<'v, '_> {
@@ -92,6 +113,14 @@ impl<'v> Encoder<'v, '_> {
                 }
             }
             Value::Tensor(tensor) => self.tensor(tensor),
+            Value::Opaque(_) | Value::Handle(_) if !self.local => return Err(WireError::LocalOnly { what: value.type_name() }),
+            Value::Opaque(bytes) => self.bytes(OPAQUE, RAW_OPAQUE, bytes),
+            Value::Handle(handle) => {
+                self.out.handles += 1;
+                self.word(HANDLE, handle.kind as u64);
+                self.out.meta.extend_from_slice(&handle.family.to_le_bytes());
+                self.out.meta.extend_from_slice(&handle.object.to_le_bytes());
+            }
         }
         Ok(())
     }

@@ -14,8 +14,11 @@
 //! | 10 list | items | each item | |
 //! | 11 map | pairs | key, value, key, … | |
 //! | 12 tensor | dtype code + 256 · axes | 8 bytes per extent | numbers in C order |
+//! | 13 opaque | bytes, < 1024 | bytes, zero-filled to a word | |
+//! | 14 raw opaque | bytes, ≥ 1024 | | bytes |
+//! | 15 handle | kind | family, object: 8 bytes each | |
 //!
-//! No tag is 0, so that zeroed memory is no value.
+//! Tags from 13 on are spoken inside a family of processes only. No tag is 0, so that zeroed memory is no value.
 
 /// Lists and maps may be nested this deep.
 pub const MAX_DEPTH: usize = 128;
@@ -40,6 +43,9 @@ pub(super) const RAW_BYTES: u8 = 9;
 pub(super) const LIST: u8 = 10;
 pub(super) const MAP: u8 = 11;
 pub(super) const TENSOR: u8 = 12;
+pub(super) const OPAQUE: u8 = 13;
+pub(super) const RAW_OPAQUE: u8 = 14;
+pub(super) const HANDLE: u8 = 15;
 
 /// A word from a tag and an argument of 56 bits.
 pub(super) fn word(tag: u8, argument: u64) -> [u8; WORD] {

@@ -16,8 +16,10 @@
 //!   that a decoded value takes at most [`MEMORY_PER_BYTE`] times the bytes it came from, whatever they say.
 //! - **One spelling.** A value has exactly one encoding, and any other spelling of it is refused.
 
+mod data;
 mod decode;
 mod encode;
+mod handle;
 mod layout;
 
 use std::borrow::Cow;
@@ -26,8 +28,10 @@ use syncline_tensor::{DType, Shape};
 
 use crate::error::{Result, WireError};
 
+pub use data::{Data, SharedBytes};
 pub use decode::lone_tensor;
 pub use encode::EncodedValue;
+pub use handle::{Handle, HandleKind};
 pub use layout::{ALIGNMENT, MAX_AXES, MAX_DEPTH, RAW_FROM};
 
 /// A decoded value holds at most this many times the bytes of its meta and payload, besides what it borrows of them.
@@ -74,11 +78,16 @@ pub enum Value<'a> {
     Map(Vec<(Value<'a>, Value<'a>)>),
     /// Numbers of one dtype. In a box, so that a list of a million integers is not a million times a tensor's size.
     Tensor(Box<TensorValue<'a>>),
+    /// Bytes that mean something only to the program that wrote them, a pickled object for example. They travel inside a
+    /// family of processes ([`encode_local`](Value::encode_local)) and are refused wherever else they turn up.
+    Opaque(Cow<'a, [u8]>),
+    /// The handle of an object that a family of processes shares; like opaque bytes it never leaves that family.
+    Handle(Box<Handle>),
 }
 
 impl<'a> Value<'a> {
     /// A tensor over `data`, which holds its numbers in C order, little-endian.
-    pub fn tensor(dtype: DType, shape: Shape, data: impl Into<Cow<'a, [u8]>>) -> Result<Value<'a>> {
+    pub fn tensor(dtype: DType, shape: Shape, data: impl Into<Data<'a>>) -> Result<Value<'a>> {
         Ok(Value::Tensor(Box::new(TensorValue::new(dtype, shape, data)?)))
     }
 
@@ -93,7 +102,8 @@ impl<'a> Value<'a> {
             Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 0,
             Value::Str(Cow::Borrowed(_)) => 0,
             Value::Str(Cow::Owned(text)) => text.capacity(),
-            Value::Bytes(bytes) => owned(bytes),
+            Value::Bytes(bytes) | Value::Opaque(bytes) => owned(bytes),
+            Value::Handle(_) => size_of::<Handle>(),
             Value::List(items) => {
                 spare(items.capacity(), items.len(), size_of::<Value<'_>>()) + items.iter().map(Value::memory).sum::<usize>()
             }
@@ -101,7 +111,10 @@ impl<'a> Value<'a> {
                 spare(pairs.capacity(), pairs.len(), 2 * size_of::<Value<'_>>())
                     + pairs.iter().map(|(key, value)| key.memory() + value.memory()).sum::<usize>()
             }
-            Value::Tensor(tensor) => size_of::<TensorValue<'_>>() + size_of_val(tensor.shape.dims()) + owned(&tensor.data),
+            Value::Tensor(tensor) => {
+                let held = if let Data::Owned(bytes) = &tensor.data { bytes.capacity() } else { 0 };
+                size_of::<TensorValue<'_>>() + size_of_val(tensor.shape.dims()) + held
+            }
         };
         size_of::<Value<'_>>() + inside
     }
@@ -118,6 +131,31 @@ impl<'a> Value<'a> {
             Value::List(items) => Value::List(items.into_iter().map(Value::into_owned).collect()),
             Value::Map(pairs) => Value::Map(pairs.into_iter().map(|(key, value)| (key.into_owned(), value.into_owned())).collect()),
             Value::Tensor(tensor) => Value::Tensor(Box::new(tensor.into_owned())),
+            Value::Opaque(bytes) => Value::Opaque(Cow::Owned(bytes.into_owned())),
+            Value::Handle(handle) => Value::Handle(handle),
+        }
+    }
+
+    /// Shows every handle in it to `each`.
+    pub fn visit_handles(&mut self, each: &mut dyn FnMut(&mut Handle)) {
+        match self {
+            Value::Handle(handle) => each(handle),
+            Value::List(items) => items.iter_mut().for_each(|item| item.visit_handles(each)),
+            Value::Map(pairs) => pairs.iter_mut().for_each(|(key, value)| {
+                key.visit_handles(each);
+                value.visit_handles(each);
+            }),
+            _ => {}
+        }
+    }
+
+    /// All handles in it.
+    pub fn handles(&self) -> Vec<&Handle> {
+        match self {
+            Value::Handle(handle) => vec![handle],
+            Value::List(items) => items.iter().flat_map(Value::handles).collect(),
+            Value::Map(pairs) => pairs.iter().flat_map(|(key, value)| [key.handles(), value.handles()].concat()).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -133,6 +171,8 @@ impl<'a> Value<'a> {
             Value::List(_) => "list",
             Value::Map(_) => "map",
             Value::Tensor(_) => "tensor",
+            Value::Opaque(_) => "opaque object",
+            Value::Handle(handle) => handle.kind.name(),
         }
     }
 }
@@ -142,12 +182,12 @@ impl<'a> Value<'a> {
 pub struct TensorValue<'a> {
     dtype: DType,
     shape: Shape,
-    data: Cow<'a, [u8]>,
+    data: Data<'a>,
 }
 
 impl<'a> TensorValue<'a> {
     /// A tensor over `data`; fails if there are too many or too few bytes, or more than [`MAX_AXES`] axes.
-    pub fn new(dtype: DType, shape: Shape, data: impl Into<Cow<'a, [u8]>>) -> Result<TensorValue<'a>> {
+    pub fn new(dtype: DType, shape: Shape, data: impl Into<Data<'a>>) -> Result<TensorValue<'a>> {
         let data = data.into();
         if shape.axes() > MAX_AXES {
             return Err(WireError::TooLarge { part: "list of a tensor's axes", len: shape.axes() as u64, max: MAX_AXES as u64 });
@@ -177,14 +217,29 @@ impl<'a> TensorValue<'a> {
         &self.data
     }
 
-    /// Its parts, for building the tensor of a language without another copy.
+    /// Its parts, for building the tensor of a language without another copy (of bytes that are not shared).
     pub fn into_parts(self) -> (DType, Shape, Cow<'a, [u8]>) {
+        let data = match self.data {
+            Data::Borrowed(bytes) => Cow::Borrowed(bytes),
+            Data::Owned(bytes) => Cow::Owned(bytes),
+            Data::Shared(bytes) => Cow::Owned(bytes.to_vec()),
+        };
+        (self.dtype, self.shape, data)
+    }
+
+    /// Its parts with the bytes as they are held: shared ones are not copied.
+    pub fn into_data(self) -> (DType, Shape, Data<'a>) {
         (self.dtype, self.shape, self.data)
+    }
+
+    /// The bytes it holds together with others, if it does.
+    pub fn shared(&self) -> Option<&SharedBytes> {
+        if let Data::Shared(bytes) = &self.data { Some(bytes) } else { None }
     }
 
     /// The same tensor, holding its bytes itself.
     pub fn into_owned(self) -> TensorValue<'static> {
-        TensorValue { dtype: self.dtype, shape: self.shape, data: Cow::Owned(self.data.into_owned()) }
+        TensorValue { dtype: self.dtype, shape: self.shape, data: self.data.into_owned() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The protocol of the harness that measures Syncline beside its peers: `PB <workload> key=value …` lines.
 
 mod meeting;
+mod quantize;
 mod reduce;
 mod tables;
 
@@ -11,6 +12,7 @@ use syncline::{Config, Session};
 
 use super::consistency::Mode;
 use super::fleet::{Crew, Fleet};
+use super::ipc::pipe::{self, Pipe};
 use super::samples::Samples;
 use super::sizes;
 use crate::print;
@@ -23,8 +25,11 @@ Workloads and their settings:
                                                  n= secs= mode= servers=
   w4    what=pull (16 floats, one worker) or what=barrier
                                                  n= secs= what= servers=
+  w5    messages through a channel                p= c= where=threads|processes size= secs=
   w6    start to the first barrier, then memory with a 64 MB array
                                                  n=
+  w7    2-bit quantisation with residual, and back, on one core
+                                                 size= secs=
 
   n        workers                            (w2, w3, pull: 1; else 2)
   size     bytes, or 4K, 1M                   (4K)
@@ -37,9 +42,9 @@ Workloads and their settings:
 #[derive(Debug, Args)]
 #[command(after_help = SETTINGS)]
 pub(crate) struct Options {
-    /// Which workload: w1, w2, w3, w4 or w6; the others follow with the parts they measure
+    /// Which workload: w1, w2, w3, w4, w5, w6 or w7
     workload: String,
-    /// key=value, as below; those of other workloads (p, c, where) are accepted and not used
+    /// key=value, as below; those of other workloads are accepted and not used
     settings: Vec<String>,
 }
 
@@ -57,6 +62,21 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let number = |name: &str, default: f64| -> Result<f64, String> {
         setting(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is no number")))
     };
+    if options.workload == "w5" {
+        let count = |name: &str| number(name, 1.0).map(|count| count.max(1.0) as usize);
+        let size = sizes::bytes(setting("size").unwrap_or("64"))?;
+        let processes = setting("where") != Some("threads");
+        let pipe = Pipe { producers: count("p")?, consumers: count("c")?, size, secs: number("secs", 1.0)?, processes };
+        let measured = pipe::measure(pipe)?;
+        print::line(format!("PB w5 iters={} elapsed={:.6}", measured.messages, measured.elapsed));
+        return Ok(());
+    }
+    let size = sizes::bytes(setting("size").unwrap_or("4K"))?;
+    let secs = number("secs", 1.0)?;
+    if options.workload == "w7" {
+        quantize::two_bits(size, secs);
+        return Ok(());
+    }
     let (workload, workers) = match (options.workload.as_str(), setting("what")) {
         ("w1", _) if setting("zc") == Some("1") => ("w1shared", 2.0),
         ("w1", _) => ("w1", 2.0),
@@ -71,9 +91,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         }
     };
     let crew = Crew { workers: number("n", workers)? as u32, servers: number("servers", 0.0)? as u32 };
-    let size = sizes::bytes(setting("size").unwrap_or("4K"))?;
     let mode: Mode = setting("mode").unwrap_or("async").parse()?;
-    let secs = number("secs", 1.0)?;
     let arguments = ["__bench", "pb", workload, &secs.to_string(), &size.to_string(), &mode.to_string()].map(str::to_owned);
     for lines in Fleet::start(crew, &arguments, &[])?.finish()? {
         lines.iter().for_each(print::line);

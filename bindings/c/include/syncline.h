@@ -1,0 +1,1627 @@
+/* Syncline keeps the parameters of one model the same in many processes. This is its C interface.
+ *
+ * Every function returns a syncline_status; what went wrong is kept per thread (syncline_last_error). Handles are opaque and owned
+ * by whoever got them: free or close each once. Arrays that are passed in are borrowed for the time of the call.
+ * A call on a handle that was freed is SYNCLINE_ARGUMENT, never a crash.
+ *
+ * Written by cbindgen from bindings/c/src; UPDATE_GOLDEN=1 cargo test -p syncline-c rewrites it. */
+
+#ifndef SYNCLINE_H
+#define SYNCLINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+/* Tells errors where the caller's next calls stand: SYNCLINE_HERE(); syncline_array_create(...); */
+#define SYNCLINE_HERE() syncline_here(__FILE__, __LINE__)
+
+// The version of this interface. It grows when a function or a constant is added, and never for another reason: what is
+// there once keeps its meaning.
+#define SYNCLINE_ABI_VERSION 1
+
+// What every call returns. The numbers never change.
+typedef enum {
+  // It worked.
+  SYNCLINE_OK = 0,
+  // A member was killed, ended or was cut off.
+  SYNCLINE_PEER_LOST = 1,
+  // A member is there but silent, or never came.
+  SYNCLINE_TIMEOUT = 2,
+  // Two members called different things where the same was needed.
+  SYNCLINE_CONTRACT_MISMATCH = 3,
+  // A peer could not prove that it belongs to the job.
+  SYNCLINE_AUTH = 4,
+  // An array has another length, shape or dtype than the operation needs.
+  SYNCLINE_SHAPE_MISMATCH = 5,
+  // A row, key, table or name that does not exist.
+  SYNCLINE_UNKNOWN_KEY = 6,
+  // The session or connection was closed, or never opened.
+  SYNCLINE_CLOSED = 7,
+  // The settings or the launcher's variables make no sense.
+  SYNCLINE_CONFIGURATION = 8,
+  // The process was forked after the session was opened.
+  SYNCLINE_FORKED = 9,
+  // The function of syncline_set_interrupt ended the wait.
+  SYNCLINE_INTERRUPTED = 10,
+  // The operating system refused something.
+  SYNCLINE_SYSTEM = 11,
+  // An argument cannot be: NULL, a handle that was freed or is of another kind, a number that is none of the constants.
+  SYNCLINE_ARGUMENT = 12,
+  // A function of the caller's that ran inside the call failed.
+  SYNCLINE_CALLER = 13,
+  // A bug in Syncline. Nothing is known about what the call has done.
+  SYNCLINE_BUG = 14,
+} syncline_status;
+
+// The types of numbers.
+typedef enum {
+  // float
+  SYNCLINE_FLOAT32 = 0,
+  // double
+  SYNCLINE_FLOAT64 = 1,
+  // IEEE half precision
+  SYNCLINE_FLOAT16 = 2,
+  // the upper half of a float
+  SYNCLINE_BFLOAT16 = 3,
+  // int8_t
+  SYNCLINE_INT8 = 4,
+  // int16_t
+  SYNCLINE_INT16 = 5,
+  // int32_t
+  SYNCLINE_INT32 = 6,
+  // int64_t
+  SYNCLINE_INT64 = 7,
+  // uint8_t
+  SYNCLINE_UINT8 = 8,
+} syncline_dtype;
+
+// How two numbers become one.
+typedef enum {
+  // Their sum.
+  SYNCLINE_SUM = 0,
+  // Their product.
+  SYNCLINE_PROD = 1,
+  // The smaller one.
+  SYNCLINE_MIN = 2,
+  // The larger one.
+  SYNCLINE_MAX = 3,
+  // Their sum, divided by how many there were.
+  SYNCLINE_MEAN = 4,
+  // The bits that both have; of floats, 1 if neither is zero.
+  SYNCLINE_AND = 5,
+  // The bits that either has; of floats, 0 if both are zero.
+  SYNCLINE_OR = 6,
+} syncline_op;
+
+// What a value is.
+typedef enum {
+  // Nothing.
+  SYNCLINE_NIL = 0,
+  // True or false.
+  SYNCLINE_BOOL = 1,
+  // A whole number.
+  SYNCLINE_INT = 2,
+  // Any other number.
+  SYNCLINE_FLOAT = 3,
+  // Text in UTF-8.
+  SYNCLINE_TEXT = 4,
+  // Bytes without a meaning.
+  SYNCLINE_BYTES = 5,
+  // Values in order.
+  SYNCLINE_LIST = 6,
+  // Pairs of key and value.
+  SYNCLINE_MAP = 7,
+  // Numbers of one dtype.
+  SYNCLINE_TENSOR = 8,
+} syncline_kind;
+
+// The side that connects.
+typedef struct syncline_client syncline_client;
+
+// A get that is under way.
+typedef struct syncline_future syncline_future;
+
+// A client in the hands of its server.
+typedef struct syncline_peer syncline_peer;
+
+// The side that listens.
+typedef struct syncline_server syncline_server;
+
+// A process's place in its job; everything else hangs from it. May be used from many threads.
+typedef struct syncline_session syncline_session;
+
+// A table. May be used from many threads.
+typedef struct syncline_table syncline_table;
+
+// Nodes that combine what they have.
+typedef struct syncline_tree syncline_tree;
+
+// A value. Free each handle, pieces of other values too.
+typedef struct syncline_value syncline_value;
+
+// What is called for each client; the peer is valid until it returns. Not 0 ends the call with SYNCLINE_CALLER.
+typedef int (*syncline_each)(syncline_peer *peer, void *user);
+
+// Counts of one direction.
+typedef struct {
+  // Bytes of messages, headers included.
+  uint64_t num_bytes;
+  // Pieces of memory that they were gathered from, or scattered to.
+  uint64_t num_regions;
+  // Messages.
+  uint64_t num_calls;
+  // Attempts to move bytes, each of them about one system call.
+  uint64_t num_system_calls;
+  // Seconds spent in calls that send, or receive.
+  double total_seconds;
+  // Seconds of these that were spent in the system calls.
+  double system_seconds;
+} syncline_traffic;
+
+// A table of Multiverso's.
+typedef void *TableHandler;
+
+// Who this process is in its job.
+typedef struct {
+  // This process's number, from 0.
+  int32_t rank;
+  // How many processes the job has.
+  int32_t size;
+  // This process's number among those of its host.
+  int32_t local_rank;
+  // How many processes of the job share this host.
+  int32_t local_size;
+  // This process's number among the workers; -1 on a dedicated server.
+  int32_t worker_id;
+  // How many processes train.
+  int32_t num_workers;
+  // This process's number among the servers; -1 on a pure worker.
+  int32_t server_id;
+  // How many processes hold shards.
+  int32_t num_servers;
+} syncline_place;
+
+// How a table is made. All zero is the default: floats, adds, as consistent as the session says.
+typedef struct {
+  // A syncline_dtype.
+  int32_t dtype;
+  // Not 0: `staleness` counts.
+  int32_t bounded;
+  // A get after j own adds waits until every worker has made j - staleness; 0 is sync mode.
+  uint32_t staleness;
+  // What an add does: "add", "sgd", "momentum_sgd", "adagrad", "dcasgd" or "dcasgda"; NULL is "add".
+  const char *updater;
+  // The name that checkpoints and errors use; NULL makes one up.
+  const char *name;
+} syncline_table_options;
+
+// Numbers for the updater. All zero: what the updater does by itself.
+typedef struct {
+  // Which of the others count: 1 learning_rate, 2 momentum, 4 rho, 8 lambda, added up.
+  uint32_t given;
+  // The learning rate that is already inside the delta.
+  float learning_rate;
+  // Weight of the past.
+  float momentum;
+  // Step of AdaGrad.
+  float rho;
+  // Strength of the delay compensation.
+  float lambda;
+} syncline_add_options;
+
+// What all trees with a job of their own are made with. All zero is the default.
+typedef struct {
+  // Seconds to wait for somebody who neither comes nor dies; 0 takes SYNCLINE_TIMEOUT, or 30 s.
+  double timeout;
+  // With how many branches at a node; 0 is 2.
+  uint32_t base;
+} syncline_tree_options;
+
+// What turns `mine` and `received`, of `count` numbers each, into one, in `mine`; not 0 fails the call.
+typedef int (*syncline_merge)(void *mine, const void *received, size_t count, void *user);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The version of the interface that the library was built with; compare it with `SYNCLINE_ABI_VERSION` of the header.
+uint32_t syncline_abi_version(void);
+
+// The version of the library, such as "0.1.0".
+const char *syncline_version(void);
+
+// Has `asked` called now and then while a call waits, at least every 100 ms; not 0 ends the wait with
+// SYNCLINE_INTERRUPTED. For hosts of a language of their own, whose users press Ctrl-C. NULL: nobody is asked.
+void syncline_set_interrupt(int (*asked)(void));
+
+// Says where the caller's next calls of this thread stand in its program; errors about calls that differ between ranks
+// show it. `SYNCLINE_HERE()` does it with the current line.
+//
+// The caller promises:
+// `file` is NULL or a text that ends with a zero byte.
+void syncline_here(const char *file, int line);
+
+// What went wrong in this thread's last call that failed, in words; "" before the first. Yours until the next failure in
+// this thread.
+const char *syncline_last_error(void);
+
+// The status of this thread's last call that failed; SYNCLINE_OK before the first.
+syncline_status syncline_last_error_kind(void);
+
+// The rank that is to blame for this thread's last failure; -1 where none is.
+int64_t syncline_last_error_rank(void);
+
+// The process that is to blame for this thread's last failure; -1 where none is known.
+int64_t syncline_last_error_pid(void);
+
+// The host of the process that is to blame for this thread's last failure; NULL where none is known. Yours until the next
+// failure in this thread.
+const char *syncline_last_error_host(void);
+
+// The name of a status, such as "PeerLost", as other languages call their exceptions; "unknown" for any other number.
+const char *syncline_status_name(int32_t status);
+
+// Listens at `host` (NULL: 127.0.0.1; "unix:NAME" is a Unix socket) and `port` (0: a free one), and tells the port.
+//
+// Both sides need the same `token`; NULL takes SYNCLINE_TOKEN or what all programs of this user on this host know. Calls wait
+// `timeout` seconds; 0 is 300.
+//
+// The caller promises:
+// `host` and `token` are NULL or texts; `out` and `port_out` may be written, the latter may be NULL.
+syncline_status syncline_server_open(const char *host, int port, const char *token, double timeout, syncline_server **out, int *port_out);
+
+// Connects to a server, which may start later: it is tried again until the timeout. Arguments as syncline_server_open.
+//
+// The caller promises:
+// `host` and `token` are NULL or texts; `out` may be written.
+syncline_status syncline_client_connect(const char *host, int port, const char *token, double timeout, syncline_client **out);
+
+// Sends a message; returns when the system has taken all of it, which is not when the other side has read it.
+syncline_status syncline_client_send(syncline_client *client, const syncline_value *value);
+
+// Sends numbers of one dtype straight from where they lie.
+//
+// The caller promises:
+// `dims` has `axes` extents, `data` as many numbers as they multiply to.
+syncline_status syncline_client_send_array(syncline_client *client, int32_t dtype, const size_t *dims, size_t axes, const void *data);
+
+// The next message.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_client_recv(syncline_client *client, syncline_value **out);
+
+// The next message if it is completely here, else NULL, without waiting.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_client_try_recv(syncline_client *client, syncline_value **out);
+
+// The next message, a tensor of this very dtype and shape, into `data`. Anything else is SYNCLINE_SHAPE_MISMATCH; the message
+// stays and can be received otherwise.
+//
+// The caller promises:
+// `dims` has `axes` extents, `data` room for as many numbers as they multiply to, which nobody else uses meanwhile.
+syncline_status syncline_client_recv_into(syncline_client *client, int32_t dtype, const size_t *dims, size_t axes, void *data);
+
+// Sends a message; returns when the system has taken all of it, which is not when the other side has read it.
+syncline_status syncline_peer_send(syncline_peer *peer, const syncline_value *value);
+
+// Sends numbers of one dtype straight from where they lie.
+//
+// The caller promises:
+// `dims` has `axes` extents, `data` as many numbers as they multiply to.
+syncline_status syncline_peer_send_array(syncline_peer *peer, int32_t dtype, const size_t *dims, size_t axes, const void *data);
+
+// The next message.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_peer_recv(syncline_peer *peer, syncline_value **out);
+
+// The next message if it is completely here, else NULL, without waiting.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_peer_try_recv(syncline_peer *peer, syncline_value **out);
+
+// The next message, a tensor of this very dtype and shape, into `data`. Anything else is SYNCLINE_SHAPE_MISMATCH; the message
+// stays and can be received otherwise.
+//
+// The caller promises:
+// `dims` has `axes` extents, `data` room for as many numbers as they multiply to, which nobody else uses meanwhile.
+syncline_status syncline_peer_recv_into(syncline_peer *peer, int32_t dtype, const size_t *dims, size_t axes, void *data);
+
+// Closes the connection, and frees the client; the server hears that it was on purpose.
+syncline_status syncline_client_close(syncline_client *client);
+
+// Waits until `n` clients in total are connected, then calls `each` for every one, ascending by id, and tells how many there are.
+//
+// The caller promises:
+// `each` can be called with `user`; `count` is NULL or may be written.
+syncline_status syncline_server_clients(syncline_server *server, size_t n, syncline_each each, void *user, size_t *count);
+
+// Calls `each` for every client that is connected and has this tag (NULL: all), descending by id if `descending` is not 0.
+//
+// The caller promises:
+// `tag` is NULL or a text; `each` can be called with `user`; `count` is NULL or may be written.
+syncline_status syncline_server_clients_with(syncline_server *server,
+                                             const char *tag,
+                                             int descending,
+                                             syncline_each each,
+                                             void *user,
+                                             size_t *count);
+
+// Sends a message to every client with this tag (NULL: all), and tells how many there are.
+//
+// The caller promises:
+// `tag` is NULL or a text; `count` is NULL or may be written.
+syncline_status syncline_server_broadcast(syncline_server *server, const syncline_value *value, const char *tag, size_t *count);
+
+// The next message of any client with this tag (NULL: all), and whose it is. Clients take turns. Free the peer.
+//
+// The caller promises:
+// `tag` is NULL or a text; `out` may be written, and `peer` is NULL or may be.
+syncline_status syncline_server_recv_any(syncline_server *server, const char *tag, syncline_value **out, syncline_peer **peer);
+
+// Closes all connections, stops listening and frees the server; the clients hear that it was on purpose.
+syncline_status syncline_server_close(syncline_server *server);
+
+// The client's number, by which clients are ordered; 0 unless it was given one.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_peer_id(syncline_peer *peer, int64_t *out);
+
+// Gives the client a number.
+syncline_status syncline_peer_set_id(syncline_peer *peer, int64_t id);
+
+// Copies the client's tag into `out`, cut short where there is less room; "" if it has none.
+//
+// The caller promises:
+// `out` has room for `room` bytes.
+syncline_status syncline_peer_tag(syncline_peer *peer, char *out, size_t room);
+
+// Gives the client a tag, by which groups of clients are served; NULL takes it away.
+//
+// The caller promises:
+// `tag` is NULL or a text.
+syncline_status syncline_peer_set_tag(syncline_peer *peer, const char *tag);
+
+// Copies where the client comes from into `out`: its IP address, or for a Unix socket its process.
+//
+// The caller promises:
+// `out` has room for `room` bytes.
+syncline_status syncline_peer_address(syncline_peer *peer, char *out, size_t room);
+
+// Closes the client's connection and frees the handle; it hears that this was on purpose, and the server forgets it.
+syncline_status syncline_peer_close(syncline_peer *peer);
+
+// Frees the handle of a peer; the connection stays.
+syncline_status syncline_peer_free(syncline_peer *peer);
+
+// What went through this client so far.
+//
+// The caller promises:
+// `sent` and `received` are NULL or may be written.
+syncline_status syncline_client_stats(syncline_client *client, syncline_traffic *sent, syncline_traffic *received);
+
+// What went to and came from all clients so far.
+//
+// The caller promises:
+// `sent` and `received` are NULL or may be written.
+syncline_status syncline_server_stats(syncline_server *server, syncline_traffic *sent, syncline_traffic *received);
+
+// Joins the job. Flags such as `-sync=true` (or `--sync=true`) are taken out of `argv`, as Multiverso does; others are left.
+//
+// The caller promises:
+// `argc` and `argv` are NULL, or those of `main`.
+void MV_Init(int *argc, char **argv);
+
+// Leaves the job.
+void MV_ShutDown(void);
+
+// Returns when every process has called it.
+void MV_Barrier(void);
+
+// How many workers there are; -1 before MV_Init.
+int MV_NumWorkers(void);
+
+// How many servers there are; -1 before MV_Init.
+int MV_NumServers(void);
+
+// This worker's number; -1 when it is none.
+int MV_WorkerId(void);
+
+// This server's number; -1 when it is none.
+int MV_ServerId(void);
+
+// This process's number; -1 before MV_Init.
+int MV_Rank(void);
+
+// How many processes there are; -1 before MV_Init.
+int MV_Size(void);
+
+// Sums `count` floats over all processes, in place: what the original's MV_Aggregate<float> does.
+//
+// The caller promises:
+// `data` has `count` floats, which nobody else uses meanwhile.
+void MV_Aggregate(float *data, int count);
+
+// Makes an array table of `size` zeros; every process makes the same tables in the same order.
+//
+// The caller promises:
+// `out` may be written.
+void MV_NewArrayTable(int size, TableHandler *out);
+
+// Makes a matrix table of zeros; every process makes the same tables in the same order.
+//
+// The caller promises:
+// `out` may be written.
+void MV_NewMatrixTable(int num_row, int num_col, TableHandler *out);
+
+// Gets all `size` floats of an array table.
+//
+// The caller promises:
+// `data` has room for `size` floats.
+void MV_GetArrayTable(TableHandler handler, float *data, int size);
+
+// Adds `size` floats to an array table and returns when the add is applied.
+//
+// The caller promises:
+// `data` has `size` floats.
+void MV_AddArrayTable(TableHandler handler, float *data, int size);
+
+// Adds `size` floats to an array table and returns at once; `data` may be changed again.
+//
+// The caller promises:
+// `data` has `size` floats.
+void MV_AddAsyncArrayTable(TableHandler handler, float *data, int size);
+
+// Gets all `size` floats of a matrix table, row by row.
+//
+// The caller promises:
+// `data` has room for `size` floats.
+void MV_GetMatrixTableAll(TableHandler handler, float *data, int size);
+
+// Adds `size` floats to a matrix table and returns when the add is applied.
+//
+// The caller promises:
+// `data` has `size` floats.
+void MV_AddMatrixTableAll(TableHandler handler, float *data, int size);
+
+// Adds `size` floats to a matrix table and returns at once; `data` may be changed again.
+//
+// The caller promises:
+// `data` has `size` floats.
+void MV_AddAsyncMatrixTableAll(TableHandler handler, float *data, int size);
+
+// Gets the rows of these ids, in their order.
+//
+// The caller promises:
+// `data` has room for `size` floats, and `row_ids` has `row_ids_n` ids.
+void MV_GetMatrixTableByRows(TableHandler handler, float *data, int size, int *row_ids, int row_ids_n);
+
+// Adds one row for each id and returns when the add is applied.
+//
+// The caller promises:
+// `data` has `size` floats, and `row_ids` has `row_ids_n` ids.
+void MV_AddMatrixTableByRows(TableHandler handler, float *data, int size, int *row_ids, int row_ids_n);
+
+// Adds one row for each id and returns at once; `data` may be changed again.
+//
+// The caller promises:
+// `data` has `size` floats, and `row_ids` has `row_ids_n` ids.
+void MV_AddAsyncMatrixTableByRows(TableHandler handler, float *data, int size, int *row_ids, int row_ids_n);
+
+// Joins the job that the environment describes, or a world of one, and returns when everybody is there.
+//
+// Tables are in sync mode if `sync` is not 0. `timeout` is in seconds, how long a call waits for somebody who neither comes nor
+// dies; 0 takes SYNCLINE_TIMEOUT, or 30 s. A process that ends without syncline_close has failed, and the others are told.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_open(int sync, double timeout, syncline_session **out);
+
+// Leaves the job politely and frees the session. Its tables and trees stay to be freed; calls on them fail with
+// SYNCLINE_CLOSED. The process where the others meet stays until they have left.
+syncline_status syncline_close(syncline_session *session);
+
+// Leaves the job because this process failed, and frees the session; the others are told `reason`.
+//
+// The caller promises:
+// `reason` is NULL or a text.
+syncline_status syncline_abort(syncline_session *session, const char *reason);
+
+// Returns when every rank has called it. Every add issued before it by anyone is applied before anyone leaves it.
+syncline_status syncline_barrier(syncline_session *session);
+
+// Who this process is in its job.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_where(syncline_session *session, syncline_place *out);
+
+// Combines `count` numbers over all workers, in place and in order of worker; no server takes part. Every worker calls it.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, which nobody else uses meanwhile.
+syncline_status syncline_aggregate(syncline_session *session, void *data, size_t count, int32_t dtype, int32_t op);
+
+// Saves all tables with their updater states below `path`. Every worker calls it. A crash while saving leaves the previous
+// checkpoint as it was.
+//
+// The caller promises:
+// `path` is a text.
+syncline_status syncline_save(syncline_session *session, const char *path);
+
+// Fills the tables, made before in the same manner, from a checkpoint of any number of workers and servers.
+//
+// The caller promises:
+// `path` is a text.
+syncline_status syncline_load(syncline_session *session, const char *path);
+
+// Makes a table of `size` numbers that move together. Every worker makes the same tables in the same order; worker 0's
+// `initial` counts, `count` numbers or NULL for zeros. Returns when the initial value is in place everywhere.
+//
+// The caller promises:
+// `options` is NULL or can be read; `initial` is NULL or has `count` numbers; `out` may be written.
+syncline_status syncline_array_create(syncline_session *session,
+                                      uint64_t size,
+                                      const syncline_table_options *options,
+                                      const void *initial,
+                                      size_t count,
+                                      syncline_table **out);
+
+// Makes a table of `rows` × `cols` numbers, row by row, that move together or by rows; else as syncline_array_create.
+//
+// The caller promises:
+// As syncline_array_create.
+syncline_status syncline_matrix_create(syncline_session *session,
+                                       uint64_t rows,
+                                       uint64_t cols,
+                                       const syncline_table_options *options,
+                                       const void *initial,
+                                       size_t count,
+                                       syncline_table **out);
+
+// Makes a table with one number for each 64-bit key, zero until somebody adds to it.
+//
+// The caller promises:
+// `options` is NULL or can be read; `out` may be written.
+syncline_status syncline_keys_create(syncline_session *session, const syncline_table_options *options, syncline_table **out);
+
+// Adds `count` numbers, one for each of the table's, through its updater. Returns at once: `delta` may be changed again,
+// while the add goes on. With `wait` not 0 it returns when everybody's next get sees it; in sync mode that needs everybody's
+// add of the same round.
+//
+// The caller promises:
+// `delta` has `count` numbers of the table's dtype; `options` is NULL or can be read.
+syncline_status syncline_table_add(syncline_table *table, const void *delta, size_t count, const syncline_add_options *options, int wait);
+
+// Gets all `count` numbers, as the table's consistency allows; this worker's own adds are always in them. After an error,
+// what `out` holds is not told.
+//
+// The caller promises:
+// `out` has room for `count` numbers of the table's dtype.
+syncline_status syncline_table_get(syncline_table *table, void *out, size_t count);
+
+// Adds `delta` and gets the table after it into `out`, in one pass where the consistency allows it.
+//
+// The caller promises:
+// `delta` and `out` have `count` numbers of the table's dtype and do not overlap; `options` is NULL or can be read.
+syncline_status syncline_table_add_get(syncline_table *table,
+                                       const void *delta,
+                                       void *out,
+                                       size_t count,
+                                       const syncline_add_options *options);
+
+// Adds one row for each id; ids are counted from 0, may come in any order and more than once. A refused add changes nothing.
+//
+// The caller promises:
+// `ids` has `num_ids` ids and `delta` `count` numbers of the table's dtype; `options` is NULL or can be read.
+syncline_status syncline_table_add_rows(syncline_table *table,
+                                        const int64_t *ids,
+                                        size_t num_ids,
+                                        const void *delta,
+                                        size_t count,
+                                        const syncline_add_options *options,
+                                        int wait);
+
+// Gets the rows of these ids, in their order.
+//
+// The caller promises:
+// `ids` has `num_ids` ids, and `out` has room for `count` numbers of the table's dtype.
+syncline_status syncline_table_get_rows(syncline_table *table, const int64_t *ids, size_t num_ids, void *out, size_t count);
+
+// Brings `copy`, which holds the whole table, up to date: writes the rows that others changed since this worker's last
+// call, and tells how many there were and, in order, their ids, as far as there is room. The first call fetches every row.
+//
+// The caller promises:
+// `copy` has `count` numbers of the table's dtype; `ids` is NULL or has `room` places; `changed` is NULL or may be written.
+syncline_status syncline_table_get_changed(syncline_table *table, void *copy, size_t count, int64_t *ids, size_t room, size_t *changed);
+
+// Adds one number for each key. Returns at once, or with `wait` not 0 when everybody's next get sees it.
+//
+// The caller promises:
+// `keys` has `count` keys and `values` as many numbers of the table's dtype.
+syncline_status syncline_table_add_keys(syncline_table *table, const int64_t *keys, const void *values, size_t count, int wait);
+
+// The number of each key.
+//
+// The caller promises:
+// `keys` has `count` keys, and `out` has room for as many numbers of the table's dtype.
+syncline_status syncline_table_get_keys(syncline_table *table, const int64_t *keys, void *out, size_t count);
+
+// Begins to get the whole table and returns at once; compute meanwhile. Any number may be under way.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_table_get_async(syncline_table *table, syncline_future **out);
+
+// Whether syncline_future_wait would return at once: 1 or 0.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_future_done(syncline_future *future, int *out);
+
+// Waits for the values and copies their `size` bytes into `out`. `timeout` is in seconds; 0 waits as long as the get itself does.
+// After SYNCLINE_TIMEOUT it may be waited for again.
+//
+// The caller promises:
+// `out` has room for `size` bytes.
+syncline_status syncline_future_wait(syncline_future *future, double timeout, void *out, size_t size);
+
+// Frees a future; the get goes on unseen if it is still under way.
+syncline_status syncline_future_free(syncline_future *future);
+
+// How many rows and columns it has; an array has rows of one number, and a table of keys has 0 of both.
+//
+// The caller promises:
+// `rows` and `cols` are NULL or may be written.
+syncline_status syncline_table_shape(syncline_table *table, uint64_t *rows, uint64_t *cols);
+
+// Copies the table's name, given or made up, into `out`, cut short where there is less room.
+//
+// The caller promises:
+// `out` has room for `room` bytes.
+syncline_status syncline_table_name(syncline_table *table, char *out, size_t room);
+
+// Frees the handle. The table itself lives as long as the session.
+syncline_status syncline_table_free(syncline_table *table);
+
+// The tree of all workers of a session; worker w is node w + 1.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_tree_of(syncline_session *session, syncline_tree **out);
+
+// A tree of one node, which needs nobody.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_tree_null(syncline_tree **out);
+
+// Nodes of one host that know a number in common, `key`; 0 is the process id of their parent.
+//
+// The caller promises:
+// `options` is NULL or can be read; `out` may be written.
+syncline_status syncline_tree_localhost(uint32_t node,
+                                        uint32_t nodes,
+                                        uint32_t key,
+                                        const syncline_tree_options *options,
+                                        syncline_tree **out);
+
+// Nodes that were all told where node 1 listens. The others reach this node at `host` and `port`.
+//
+// The caller promises:
+// `host` and `root_host` are texts; `options` is NULL or can be read; `out` may be written.
+syncline_status syncline_tree_static(uint32_t node,
+                                     uint32_t nodes,
+                                     const char *host,
+                                     uint16_t port,
+                                     const char *root_host,
+                                     uint16_t root_port,
+                                     const syncline_tree_options *options,
+                                     syncline_tree **out);
+
+// The tasks of this Slurm step. They meet through PMI, or through a file in `folder`; NULL is the default folder.
+//
+// The caller promises:
+// `folder` is NULL or a text; `options` is NULL or can be read; `out` may be written.
+syncline_status syncline_tree_slurm(const char *folder, uint32_t tasks_per_gpu, const syncline_tree_options *options, syncline_tree **out);
+
+// This node's number from 1, how many nodes there are, and which GPU of its host is this node's, from 1, 0 where nobody
+// tells.
+//
+// The caller promises:
+// The three are NULL or may be written.
+syncline_status syncline_tree_where(syncline_tree *tree, uint32_t *node, uint32_t *nodes, uint32_t *gpu);
+
+// Combines `count` numbers over all nodes, in place and in order of node, and tells how many nodes had data of their own.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, which nobody else uses meanwhile; `contributors` is NULL or may be written.
+syncline_status syncline_tree_all_reduce(syncline_tree *tree, void *data, size_t count, int32_t dtype, int32_t op, uint32_t *contributors);
+
+// What a node calls once that has no more data: with zeros it joins the calls of the others until nobody has any left.
+// `data` holds zeros afterwards. Not for minima, maxima and products, of which zero is not the neutral element.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, which nobody else uses meanwhile.
+syncline_status syncline_tree_all_reduce_rest(syncline_tree *tree, void *data, size_t count, int32_t dtype, int32_t op);
+
+// Combines `count` numbers over all nodes by a function, in place; it is called once per child of this node. All nodes must pass
+// the same function.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, which nobody else uses meanwhile; `merge` can be called with `user`;
+// `contributors` is NULL or may be written.
+syncline_status syncline_tree_all_reduce_with(syncline_tree *tree,
+                                              void *data,
+                                              size_t count,
+                                              int32_t dtype,
+                                              syncline_merge merge,
+                                              void *user,
+                                              uint32_t *contributors);
+
+// Makes everybody's `count` numbers those of node `root`.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, which nobody else uses meanwhile.
+syncline_status syncline_tree_broadcast(syncline_tree *tree, void *data, size_t count, int32_t dtype, uint32_t root);
+
+// Everybody's `count` numbers at node `root`, one after another in order of node; `room` must be nodes × count there. On the
+// other nodes `out` is left alone and may be NULL.
+//
+// The caller promises:
+// `mine` has `count` numbers of `dtype`; `out` has room for `room` of them on node `root`.
+syncline_status syncline_tree_gather(syncline_tree *tree,
+                                     const void *mine,
+                                     size_t count,
+                                     int32_t dtype,
+                                     uint32_t root,
+                                     void *out,
+                                     size_t room);
+
+// Everybody's `count` numbers, one after another in order of node; `room` must be nodes × count.
+//
+// The caller promises:
+// `mine` has `count` numbers of `dtype`, and `out` has room for `room` of them.
+syncline_status syncline_tree_all_gather(syncline_tree *tree, const void *mine, size_t count, int32_t dtype, void *out, size_t room);
+
+// Combines `count` numbers over all nodes and gives this node its equal part of them; the first nodes take the remainder. `part`
+// tells how many there are, which `room` must hold.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, and `out` has room for `room` of them; `part` is NULL or may be written.
+syncline_status syncline_tree_reduce_scatter(syncline_tree *tree,
+                                             const void *data,
+                                             size_t count,
+                                             int32_t dtype,
+                                             int32_t op,
+                                             void *out,
+                                             size_t room,
+                                             size_t *part);
+
+// Sends the i-th `count` numbers of `data` to node i + 1, and puts what each node sent here into `out`; both have nodes × count.
+//
+// The caller promises:
+// `data` has nodes × `count` numbers of `dtype`, and `out` has room for as many.
+syncline_status syncline_tree_all_to_all(syncline_tree *tree, const void *data, void *out, size_t count, int32_t dtype);
+
+// Returns when every node has called it.
+syncline_status syncline_tree_barrier(syncline_tree *tree);
+
+// Leaves the tree's job, if it has one of its own, and frees the tree.
+syncline_status syncline_tree_close(syncline_tree *tree);
+
+// Nothing.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_nil(syncline_value **out);
+
+// True (not 0) or false.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_bool(int truth, syncline_value **out);
+
+// A whole number.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_int(int64_t number, syncline_value **out);
+
+// Any number.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_float(double number, syncline_value **out);
+
+// A text, which is copied.
+//
+// The caller promises:
+// `text` is a text; `out` may be written.
+syncline_status syncline_value_text(const char *text, syncline_value **out);
+
+// `size` bytes, which are copied.
+//
+// The caller promises:
+// `data` has `size` bytes; `out` may be written.
+syncline_status syncline_value_bytes(const void *data, size_t size, syncline_value **out);
+
+// Numbers of one dtype in row-major order, which are copied; none of `axes` has no extent, so 0 of them is one number.
+//
+// The caller promises:
+// `dims` has `axes` extents, `data` as many numbers as they multiply to; `out` may be written.
+syncline_status syncline_value_tensor(int32_t dtype, const size_t *dims, size_t axes, const void *data, syncline_value **out);
+
+// An empty list.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_list(syncline_value **out);
+
+// An empty map.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_map(syncline_value **out);
+
+// Puts `item` at the end of a list and takes it over: its handle is void afterwards, unless the call fails. No piece of the
+// list may have been handed out, and the list must not be a piece itself.
+syncline_status syncline_value_push(syncline_value *list, syncline_value *item);
+
+// Puts a pair at the end of a map and takes both over, as syncline_value_push does. A key may be anything but nil; that
+// none comes twice is the caller's business.
+syncline_status syncline_value_put(syncline_value *map, syncline_value *key, syncline_value *value);
+
+// What a value is, a syncline_kind, and how much of it there is: bytes of a text, items of a list, pairs of a map, numbers
+// of a tensor, else 0.
+//
+// The caller promises:
+// `kind` and `count` are NULL or may be written.
+syncline_status syncline_value_what(const syncline_value *value, int32_t *kind, size_t *count);
+
+// The truth of a SYNCLINE_BOOL, 1 or 0.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_as_bool(const syncline_value *value, int *out);
+
+// The number of a SYNCLINE_INT, or of a SYNCLINE_FLOAT that is whole.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_as_int(const syncline_value *value, int64_t *out);
+
+// The number of a SYNCLINE_FLOAT or a SYNCLINE_INT.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_as_float(const syncline_value *value, double *out);
+
+// The bytes of a SYNCLINE_TEXT or SYNCLINE_BYTES, without a closing zero; borrowed, and yours until the value is freed.
+//
+// The caller promises:
+// `data` and `size` may be written.
+syncline_status syncline_value_as_bytes(const syncline_value *value, const char **data, size_t *size);
+
+// The dtype, number of axes, extents and numbers of a SYNCLINE_TENSOR; what is pointed to is borrowed, and yours until the
+// value is freed. The numbers are in row-major order and may lie at any address.
+//
+// The caller promises:
+// The four are NULL or may be written.
+syncline_status syncline_value_as_tensor(const syncline_value *value, int32_t *dtype, size_t *axes, const size_t **dims, const void **data);
+
+// The item at `index`, from 0, of a list.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_item(const syncline_value *value, size_t index, syncline_value **out);
+
+// The pair at `index`, from 0, of a map.
+//
+// The caller promises:
+// `key` and `item` may be written.
+syncline_status syncline_value_pair(const syncline_value *value, size_t index, syncline_value **key, syncline_value **item);
+
+// Frees a value, or a piece of one.
+syncline_status syncline_value_free(syncline_value *value);
+
+// What went wrong in this thread's last call that failed, in words; "" before the first. Yours until the next failure in
+// this thread.
+const char *syncline_last_error(void);
+
+// The status of this thread's last call that failed; SYNCLINE_OK before the first.
+syncline_status syncline_last_error_kind(void);
+
+// The rank that is to blame for this thread's last failure; -1 where none is.
+int64_t syncline_last_error_rank(void);
+
+// The process that is to blame for this thread's last failure; -1 where none is known.
+int64_t syncline_last_error_pid(void);
+
+// The host of the process that is to blame for this thread's last failure; NULL where none is known. Yours until the next
+// failure in this thread.
+const char *syncline_last_error_host(void);
+
+// The name of a status, such as "PeerLost", as other languages call their exceptions; "unknown" for any other number.
+const char *syncline_status_name(int32_t status);
+
+// Joins the job that the environment describes, or a world of one, and returns when everybody is there.
+//
+// Tables are in sync mode if `sync` is not 0. `timeout` is in seconds, how long a call waits for somebody who neither comes nor
+// dies; 0 takes SYNCLINE_TIMEOUT, or 30 s. A process that ends without syncline_close has failed, and the others are told.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_open(int sync, double timeout, syncline_session **out);
+
+// Leaves the job politely and frees the session. Its tables and trees stay to be freed; calls on them fail with
+// SYNCLINE_CLOSED. The process where the others meet stays until they have left.
+syncline_status syncline_close(syncline_session *session);
+
+// Leaves the job because this process failed, and frees the session; the others are told `reason`.
+//
+// The caller promises:
+// `reason` is NULL or a text.
+syncline_status syncline_abort(syncline_session *session, const char *reason);
+
+// Returns when every rank has called it. Every add issued before it by anyone is applied before anyone leaves it.
+syncline_status syncline_barrier(syncline_session *session);
+
+// Who this process is in its job.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_where(syncline_session *session, syncline_place *out);
+
+// Combines `count` numbers over all workers, in place and in order of worker; no server takes part. Every worker calls it.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, which nobody else uses meanwhile.
+syncline_status syncline_aggregate(syncline_session *session, void *data, size_t count, int32_t dtype, int32_t op);
+
+// Saves all tables with their updater states below `path`. Every worker calls it. A crash while saving leaves the previous
+// checkpoint as it was.
+//
+// The caller promises:
+// `path` is a text.
+syncline_status syncline_save(syncline_session *session, const char *path);
+
+// Fills the tables, made before in the same manner, from a checkpoint of any number of workers and servers.
+//
+// The caller promises:
+// `path` is a text.
+syncline_status syncline_load(syncline_session *session, const char *path);
+
+// Makes a table of `size` numbers that move together. Every worker makes the same tables in the same order; worker 0's
+// `initial` counts, `count` numbers or NULL for zeros. Returns when the initial value is in place everywhere.
+//
+// The caller promises:
+// `options` is NULL or can be read; `initial` is NULL or has `count` numbers; `out` may be written.
+syncline_status syncline_array_create(syncline_session *session,
+                                      uint64_t size,
+                                      const syncline_table_options *options,
+                                      const void *initial,
+                                      size_t count,
+                                      syncline_table **out);
+
+// Makes a table of `rows` × `cols` numbers, row by row, that move together or by rows; else as syncline_array_create.
+//
+// The caller promises:
+// As syncline_array_create.
+syncline_status syncline_matrix_create(syncline_session *session,
+                                       uint64_t rows,
+                                       uint64_t cols,
+                                       const syncline_table_options *options,
+                                       const void *initial,
+                                       size_t count,
+                                       syncline_table **out);
+
+// Makes a table with one number for each 64-bit key, zero until somebody adds to it.
+//
+// The caller promises:
+// `options` is NULL or can be read; `out` may be written.
+syncline_status syncline_keys_create(syncline_session *session, const syncline_table_options *options, syncline_table **out);
+
+// Adds `count` numbers, one for each of the table's, through its updater. Returns at once: `delta` may be changed again,
+// while the add goes on. With `wait` not 0 it returns when everybody's next get sees it; in sync mode that needs everybody's
+// add of the same round.
+//
+// The caller promises:
+// `delta` has `count` numbers of the table's dtype; `options` is NULL or can be read.
+syncline_status syncline_table_add(syncline_table *table, const void *delta, size_t count, const syncline_add_options *options, int wait);
+
+// Gets all `count` numbers, as the table's consistency allows; this worker's own adds are always in them. After an error,
+// what `out` holds is not told.
+//
+// The caller promises:
+// `out` has room for `count` numbers of the table's dtype.
+syncline_status syncline_table_get(syncline_table *table, void *out, size_t count);
+
+// Adds `delta` and gets the table after it into `out`, in one pass where the consistency allows it.
+//
+// The caller promises:
+// `delta` and `out` have `count` numbers of the table's dtype and do not overlap; `options` is NULL or can be read.
+syncline_status syncline_table_add_get(syncline_table *table,
+                                       const void *delta,
+                                       void *out,
+                                       size_t count,
+                                       const syncline_add_options *options);
+
+// Adds one row for each id; ids are counted from 0, may come in any order and more than once. A refused add changes nothing.
+//
+// The caller promises:
+// `ids` has `num_ids` ids and `delta` `count` numbers of the table's dtype; `options` is NULL or can be read.
+syncline_status syncline_table_add_rows(syncline_table *table,
+                                        const int64_t *ids,
+                                        size_t num_ids,
+                                        const void *delta,
+                                        size_t count,
+                                        const syncline_add_options *options,
+                                        int wait);
+
+// Gets the rows of these ids, in their order.
+//
+// The caller promises:
+// `ids` has `num_ids` ids, and `out` has room for `count` numbers of the table's dtype.
+syncline_status syncline_table_get_rows(syncline_table *table, const int64_t *ids, size_t num_ids, void *out, size_t count);
+
+// Brings `copy`, which holds the whole table, up to date: writes the rows that others changed since this worker's last
+// call, and tells how many there were and, in order, their ids, as far as there is room. The first call fetches every row.
+//
+// The caller promises:
+// `copy` has `count` numbers of the table's dtype; `ids` is NULL or has `room` places; `changed` is NULL or may be written.
+syncline_status syncline_table_get_changed(syncline_table *table, void *copy, size_t count, int64_t *ids, size_t room, size_t *changed);
+
+// Adds one number for each key. Returns at once, or with `wait` not 0 when everybody's next get sees it.
+//
+// The caller promises:
+// `keys` has `count` keys and `values` as many numbers of the table's dtype.
+syncline_status syncline_table_add_keys(syncline_table *table, const int64_t *keys, const void *values, size_t count, int wait);
+
+// The number of each key.
+//
+// The caller promises:
+// `keys` has `count` keys, and `out` has room for as many numbers of the table's dtype.
+syncline_status syncline_table_get_keys(syncline_table *table, const int64_t *keys, void *out, size_t count);
+
+// Begins to get the whole table and returns at once; compute meanwhile. Any number may be under way.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_table_get_async(syncline_table *table, syncline_future **out);
+
+// Whether syncline_future_wait would return at once: 1 or 0.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_future_done(syncline_future *future, int *out);
+
+// Waits for the values and copies their `size` bytes into `out`. `timeout` is in seconds; 0 waits as long as the get itself does.
+// After SYNCLINE_TIMEOUT it may be waited for again.
+//
+// The caller promises:
+// `out` has room for `size` bytes.
+syncline_status syncline_future_wait(syncline_future *future, double timeout, void *out, size_t size);
+
+// Frees a future; the get goes on unseen if it is still under way.
+syncline_status syncline_future_free(syncline_future *future);
+
+// How many rows and columns it has; an array has rows of one number, and a table of keys has 0 of both.
+//
+// The caller promises:
+// `rows` and `cols` are NULL or may be written.
+syncline_status syncline_table_shape(syncline_table *table, uint64_t *rows, uint64_t *cols);
+
+// Copies the table's name, given or made up, into `out`, cut short where there is less room.
+//
+// The caller promises:
+// `out` has room for `room` bytes.
+syncline_status syncline_table_name(syncline_table *table, char *out, size_t room);
+
+// Frees the handle. The table itself lives as long as the session.
+syncline_status syncline_table_free(syncline_table *table);
+
+// The tree of all workers of a session; worker w is node w + 1.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_tree_of(syncline_session *session, syncline_tree **out);
+
+// A tree of one node, which needs nobody.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_tree_null(syncline_tree **out);
+
+// Nodes of one host that know a number in common, `key`; 0 is the process id of their parent.
+//
+// The caller promises:
+// `options` is NULL or can be read; `out` may be written.
+syncline_status syncline_tree_localhost(uint32_t node,
+                                        uint32_t nodes,
+                                        uint32_t key,
+                                        const syncline_tree_options *options,
+                                        syncline_tree **out);
+
+// Nodes that were all told where node 1 listens. The others reach this node at `host` and `port`.
+//
+// The caller promises:
+// `host` and `root_host` are texts; `options` is NULL or can be read; `out` may be written.
+syncline_status syncline_tree_static(uint32_t node,
+                                     uint32_t nodes,
+                                     const char *host,
+                                     uint16_t port,
+                                     const char *root_host,
+                                     uint16_t root_port,
+                                     const syncline_tree_options *options,
+                                     syncline_tree **out);
+
+// The tasks of this Slurm step. They meet through PMI, or through a file in `folder`; NULL is the default folder.
+//
+// The caller promises:
+// `folder` is NULL or a text; `options` is NULL or can be read; `out` may be written.
+syncline_status syncline_tree_slurm(const char *folder, uint32_t tasks_per_gpu, const syncline_tree_options *options, syncline_tree **out);
+
+// This node's number from 1, how many nodes there are, and which GPU of its host is this node's, from 1, 0 where nobody
+// tells.
+//
+// The caller promises:
+// The three are NULL or may be written.
+syncline_status syncline_tree_where(syncline_tree *tree, uint32_t *node, uint32_t *nodes, uint32_t *gpu);
+
+// Combines `count` numbers over all nodes, in place and in order of node, and tells how many nodes had data of their own.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, which nobody else uses meanwhile; `contributors` is NULL or may be written.
+syncline_status syncline_tree_all_reduce(syncline_tree *tree, void *data, size_t count, int32_t dtype, int32_t op, uint32_t *contributors);
+
+// What a node calls once that has no more data: with zeros it joins the calls of the others until nobody has any left.
+// `data` holds zeros afterwards. Not for minima, maxima and products, of which zero is not the neutral element.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, which nobody else uses meanwhile.
+syncline_status syncline_tree_all_reduce_rest(syncline_tree *tree, void *data, size_t count, int32_t dtype, int32_t op);
+
+// Combines `count` numbers over all nodes by a function, in place; it is called once per child of this node. All nodes must pass
+// the same function.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, which nobody else uses meanwhile; `merge` can be called with `user`;
+// `contributors` is NULL or may be written.
+syncline_status syncline_tree_all_reduce_with(syncline_tree *tree,
+                                              void *data,
+                                              size_t count,
+                                              int32_t dtype,
+                                              syncline_merge merge,
+                                              void *user,
+                                              uint32_t *contributors);
+
+// Makes everybody's `count` numbers those of node `root`.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, which nobody else uses meanwhile.
+syncline_status syncline_tree_broadcast(syncline_tree *tree, void *data, size_t count, int32_t dtype, uint32_t root);
+
+// Everybody's `count` numbers at node `root`, one after another in order of node; `room` must be nodes × count there. On the
+// other nodes `out` is left alone and may be NULL.
+//
+// The caller promises:
+// `mine` has `count` numbers of `dtype`; `out` has room for `room` of them on node `root`.
+syncline_status syncline_tree_gather(syncline_tree *tree,
+                                     const void *mine,
+                                     size_t count,
+                                     int32_t dtype,
+                                     uint32_t root,
+                                     void *out,
+                                     size_t room);
+
+// Everybody's `count` numbers, one after another in order of node; `room` must be nodes × count.
+//
+// The caller promises:
+// `mine` has `count` numbers of `dtype`, and `out` has room for `room` of them.
+syncline_status syncline_tree_all_gather(syncline_tree *tree, const void *mine, size_t count, int32_t dtype, void *out, size_t room);
+
+// Combines `count` numbers over all nodes and gives this node its equal part of them; the first nodes take the remainder. `part`
+// tells how many there are, which `room` must hold.
+//
+// The caller promises:
+// `data` has `count` numbers of `dtype`, and `out` has room for `room` of them; `part` is NULL or may be written.
+syncline_status syncline_tree_reduce_scatter(syncline_tree *tree,
+                                             const void *data,
+                                             size_t count,
+                                             int32_t dtype,
+                                             int32_t op,
+                                             void *out,
+                                             size_t room,
+                                             size_t *part);
+
+// Sends the i-th `count` numbers of `data` to node i + 1, and puts what each node sent here into `out`; both have nodes × count.
+//
+// The caller promises:
+// `data` has nodes × `count` numbers of `dtype`, and `out` has room for as many.
+syncline_status syncline_tree_all_to_all(syncline_tree *tree, const void *data, void *out, size_t count, int32_t dtype);
+
+// Returns when every node has called it.
+syncline_status syncline_tree_barrier(syncline_tree *tree);
+
+// Leaves the tree's job, if it has one of its own, and frees the tree.
+syncline_status syncline_tree_close(syncline_tree *tree);
+
+// Nothing.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_nil(syncline_value **out);
+
+// True (not 0) or false.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_bool(int truth, syncline_value **out);
+
+// A whole number.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_int(int64_t number, syncline_value **out);
+
+// Any number.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_float(double number, syncline_value **out);
+
+// A text, which is copied.
+//
+// The caller promises:
+// `text` is a text; `out` may be written.
+syncline_status syncline_value_text(const char *text, syncline_value **out);
+
+// `size` bytes, which are copied.
+//
+// The caller promises:
+// `data` has `size` bytes; `out` may be written.
+syncline_status syncline_value_bytes(const void *data, size_t size, syncline_value **out);
+
+// Numbers of one dtype in row-major order, which are copied; none of `axes` has no extent, so 0 of them is one number.
+//
+// The caller promises:
+// `dims` has `axes` extents, `data` as many numbers as they multiply to; `out` may be written.
+syncline_status syncline_value_tensor(int32_t dtype, const size_t *dims, size_t axes, const void *data, syncline_value **out);
+
+// An empty list.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_list(syncline_value **out);
+
+// An empty map.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_map(syncline_value **out);
+
+// Puts `item` at the end of a list and takes it over: its handle is void afterwards, unless the call fails. No piece of the
+// list may have been handed out, and the list must not be a piece itself.
+syncline_status syncline_value_push(syncline_value *list, syncline_value *item);
+
+// Puts a pair at the end of a map and takes both over, as syncline_value_push does. A key may be anything but nil; that
+// none comes twice is the caller's business.
+syncline_status syncline_value_put(syncline_value *map, syncline_value *key, syncline_value *value);
+
+// What a value is, a syncline_kind, and how much of it there is: bytes of a text, items of a list, pairs of a map, numbers
+// of a tensor, else 0.
+//
+// The caller promises:
+// `kind` and `count` are NULL or may be written.
+syncline_status syncline_value_what(const syncline_value *value, int32_t *kind, size_t *count);
+
+// The truth of a SYNCLINE_BOOL, 1 or 0.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_as_bool(const syncline_value *value, int *out);
+
+// The number of a SYNCLINE_INT, or of a SYNCLINE_FLOAT that is whole.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_as_int(const syncline_value *value, int64_t *out);
+
+// The number of a SYNCLINE_FLOAT or a SYNCLINE_INT.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_as_float(const syncline_value *value, double *out);
+
+// The bytes of a SYNCLINE_TEXT or SYNCLINE_BYTES, without a closing zero; borrowed, and yours until the value is freed.
+//
+// The caller promises:
+// `data` and `size` may be written.
+syncline_status syncline_value_as_bytes(const syncline_value *value, const char **data, size_t *size);
+
+// The dtype, number of axes, extents and numbers of a SYNCLINE_TENSOR; what is pointed to is borrowed, and yours until the
+// value is freed. The numbers are in row-major order and may lie at any address.
+//
+// The caller promises:
+// The four are NULL or may be written.
+syncline_status syncline_value_as_tensor(const syncline_value *value, int32_t *dtype, size_t *axes, const size_t **dims, const void **data);
+
+// The item at `index`, from 0, of a list.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_value_item(const syncline_value *value, size_t index, syncline_value **out);
+
+// The pair at `index`, from 0, of a map.
+//
+// The caller promises:
+// `key` and `item` may be written.
+syncline_status syncline_value_pair(const syncline_value *value, size_t index, syncline_value **key, syncline_value **item);
+
+// Frees a value, or a piece of one.
+syncline_status syncline_value_free(syncline_value *value);
+
+// Listens at `host` (NULL: 127.0.0.1; "unix:NAME" is a Unix socket) and `port` (0: a free one), and tells the port.
+//
+// Both sides need the same `token`; NULL takes SYNCLINE_TOKEN or what all programs of this user on this host know. Calls wait
+// `timeout` seconds; 0 is 300.
+//
+// The caller promises:
+// `host` and `token` are NULL or texts; `out` and `port_out` may be written, the latter may be NULL.
+syncline_status syncline_server_open(const char *host, int port, const char *token, double timeout, syncline_server **out, int *port_out);
+
+// Connects to a server, which may start later: it is tried again until the timeout. Arguments as syncline_server_open.
+//
+// The caller promises:
+// `host` and `token` are NULL or texts; `out` may be written.
+syncline_status syncline_client_connect(const char *host, int port, const char *token, double timeout, syncline_client **out);
+
+// Sends a message; returns when the system has taken all of it, which is not when the other side has read it.
+syncline_status syncline_client_send(syncline_client *client, const syncline_value *value);
+
+// Sends numbers of one dtype straight from where they lie.
+//
+// The caller promises:
+// `dims` has `axes` extents, `data` as many numbers as they multiply to.
+syncline_status syncline_client_send_array(syncline_client *client, int32_t dtype, const size_t *dims, size_t axes, const void *data);
+
+// The next message.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_client_recv(syncline_client *client, syncline_value **out);
+
+// The next message if it is completely here, else NULL, without waiting.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_client_try_recv(syncline_client *client, syncline_value **out);
+
+// The next message, a tensor of this very dtype and shape, into `data`. Anything else is SYNCLINE_SHAPE_MISMATCH; the message
+// stays and can be received otherwise.
+//
+// The caller promises:
+// `dims` has `axes` extents, `data` room for as many numbers as they multiply to, which nobody else uses meanwhile.
+syncline_status syncline_client_recv_into(syncline_client *client, int32_t dtype, const size_t *dims, size_t axes, void *data);
+
+// Sends a message; returns when the system has taken all of it, which is not when the other side has read it.
+syncline_status syncline_peer_send(syncline_peer *peer, const syncline_value *value);
+
+// Sends numbers of one dtype straight from where they lie.
+//
+// The caller promises:
+// `dims` has `axes` extents, `data` as many numbers as they multiply to.
+syncline_status syncline_peer_send_array(syncline_peer *peer, int32_t dtype, const size_t *dims, size_t axes, const void *data);
+
+// The next message.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_peer_recv(syncline_peer *peer, syncline_value **out);
+
+// The next message if it is completely here, else NULL, without waiting.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_peer_try_recv(syncline_peer *peer, syncline_value **out);
+
+// The next message, a tensor of this very dtype and shape, into `data`. Anything else is SYNCLINE_SHAPE_MISMATCH; the message
+// stays and can be received otherwise.
+//
+// The caller promises:
+// `dims` has `axes` extents, `data` room for as many numbers as they multiply to, which nobody else uses meanwhile.
+syncline_status syncline_peer_recv_into(syncline_peer *peer, int32_t dtype, const size_t *dims, size_t axes, void *data);
+
+// Closes the connection, and frees the client; the server hears that it was on purpose.
+syncline_status syncline_client_close(syncline_client *client);
+
+// Waits until `n` clients in total are connected, then calls `each` for every one, ascending by id, and tells how many there are.
+//
+// The caller promises:
+// `each` can be called with `user`; `count` is NULL or may be written.
+syncline_status syncline_server_clients(syncline_server *server, size_t n, syncline_each each, void *user, size_t *count);
+
+// Calls `each` for every client that is connected and has this tag (NULL: all), descending by id if `descending` is not 0.
+//
+// The caller promises:
+// `tag` is NULL or a text; `each` can be called with `user`; `count` is NULL or may be written.
+syncline_status syncline_server_clients_with(syncline_server *server,
+                                             const char *tag,
+                                             int descending,
+                                             syncline_each each,
+                                             void *user,
+                                             size_t *count);
+
+// Sends a message to every client with this tag (NULL: all), and tells how many there are.
+//
+// The caller promises:
+// `tag` is NULL or a text; `count` is NULL or may be written.
+syncline_status syncline_server_broadcast(syncline_server *server, const syncline_value *value, const char *tag, size_t *count);
+
+// The next message of any client with this tag (NULL: all), and whose it is. Clients take turns. Free the peer.
+//
+// The caller promises:
+// `tag` is NULL or a text; `out` may be written, and `peer` is NULL or may be.
+syncline_status syncline_server_recv_any(syncline_server *server, const char *tag, syncline_value **out, syncline_peer **peer);
+
+// Closes all connections, stops listening and frees the server; the clients hear that it was on purpose.
+syncline_status syncline_server_close(syncline_server *server);
+
+// The client's number, by which clients are ordered; 0 unless it was given one.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_peer_id(syncline_peer *peer, int64_t *out);
+
+// Gives the client a number.
+syncline_status syncline_peer_set_id(syncline_peer *peer, int64_t id);
+
+// Copies the client's tag into `out`, cut short where there is less room; "" if it has none.
+//
+// The caller promises:
+// `out` has room for `room` bytes.
+syncline_status syncline_peer_tag(syncline_peer *peer, char *out, size_t room);
+
+// Gives the client a tag, by which groups of clients are served; NULL takes it away.
+//
+// The caller promises:
+// `tag` is NULL or a text.
+syncline_status syncline_peer_set_tag(syncline_peer *peer, const char *tag);
+
+// Copies where the client comes from into `out`: its IP address, or for a Unix socket its process.
+//
+// The caller promises:
+// `out` has room for `room` bytes.
+syncline_status syncline_peer_address(syncline_peer *peer, char *out, size_t room);
+
+// Closes the client's connection and frees the handle; it hears that this was on purpose, and the server forgets it.
+syncline_status syncline_peer_close(syncline_peer *peer);
+
+// Frees the handle of a peer; the connection stays.
+syncline_status syncline_peer_free(syncline_peer *peer);
+
+// What went through this client so far.
+//
+// The caller promises:
+// `sent` and `received` are NULL or may be written.
+syncline_status syncline_client_stats(syncline_client *client, syncline_traffic *sent, syncline_traffic *received);
+
+// What went to and came from all clients so far.
+//
+// The caller promises:
+// `sent` and `received` are NULL or may be written.
+syncline_status syncline_server_stats(syncline_server *server, syncline_traffic *sent, syncline_traffic *received);
+
+// Joins the job. Flags such as `-sync=true` (or `--sync=true`) are taken out of `argv`, as Multiverso does; others are left.
+//
+// The caller promises:
+// `argc` and `argv` are NULL, or those of `main`.
+void MV_Init(int *argc, char **argv);
+
+// Leaves the job.
+void MV_ShutDown(void);
+
+// Returns when every process has called it.
+void MV_Barrier(void);
+
+// How many workers there are; -1 before MV_Init.
+int MV_NumWorkers(void);
+
+// How many servers there are; -1 before MV_Init.
+int MV_NumServers(void);
+
+// This worker's number; -1 when it is none.
+int MV_WorkerId(void);
+
+// This server's number; -1 when it is none.
+int MV_ServerId(void);
+
+// This process's number; -1 before MV_Init.
+int MV_Rank(void);
+
+// How many processes there are; -1 before MV_Init.
+int MV_Size(void);
+
+// Sums `count` floats over all processes, in place: what the original's MV_Aggregate<float> does.
+//
+// The caller promises:
+// `data` has `count` floats, which nobody else uses meanwhile.
+void MV_Aggregate(float *data, int count);
+
+// Makes an array table of `size` zeros; every process makes the same tables in the same order.
+//
+// The caller promises:
+// `out` may be written.
+void MV_NewArrayTable(int size, TableHandler *out);
+
+// Makes a matrix table of zeros; every process makes the same tables in the same order.
+//
+// The caller promises:
+// `out` may be written.
+void MV_NewMatrixTable(int num_row, int num_col, TableHandler *out);
+
+// Gets all `size` floats of an array table.
+//
+// The caller promises:
+// `data` has room for `size` floats.
+void MV_GetArrayTable(TableHandler handler, float *data, int size);
+
+// Adds `size` floats to an array table and returns when the add is applied.
+//
+// The caller promises:
+// `data` has `size` floats.
+void MV_AddArrayTable(TableHandler handler, float *data, int size);
+
+// Adds `size` floats to an array table and returns at once; `data` may be changed again.
+//
+// The caller promises:
+// `data` has `size` floats.
+void MV_AddAsyncArrayTable(TableHandler handler, float *data, int size);
+
+// Gets all `size` floats of a matrix table, row by row.
+//
+// The caller promises:
+// `data` has room for `size` floats.
+void MV_GetMatrixTableAll(TableHandler handler, float *data, int size);
+
+// Adds `size` floats to a matrix table and returns when the add is applied.
+//
+// The caller promises:
+// `data` has `size` floats.
+void MV_AddMatrixTableAll(TableHandler handler, float *data, int size);
+
+// Adds `size` floats to a matrix table and returns at once; `data` may be changed again.
+//
+// The caller promises:
+// `data` has `size` floats.
+void MV_AddAsyncMatrixTableAll(TableHandler handler, float *data, int size);
+
+// Gets the rows of these ids, in their order.
+//
+// The caller promises:
+// `data` has room for `size` floats, and `row_ids` has `row_ids_n` ids.
+void MV_GetMatrixTableByRows(TableHandler handler, float *data, int size, int *row_ids, int row_ids_n);
+
+// Adds one row for each id and returns when the add is applied.
+//
+// The caller promises:
+// `data` has `size` floats, and `row_ids` has `row_ids_n` ids.
+void MV_AddMatrixTableByRows(TableHandler handler, float *data, int size, int *row_ids, int row_ids_n);
+
+// Adds one row for each id and returns at once; `data` may be changed again.
+//
+// The caller promises:
+// `data` has `size` floats, and `row_ids` has `row_ids_n` ids.
+void MV_AddAsyncMatrixTableByRows(TableHandler handler, float *data, int size, int *row_ids, int row_ids_n);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* SYNCLINE_H */

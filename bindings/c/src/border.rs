@@ -1,0 +1,84 @@
+//! The border itself: the one place where panics are caught, and what the host of a call may say about it beforehand.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use syncline::Deadline;
+use syncline::collective::How;
+
+use crate::failure::{Failure, syncline_status};
+
+/// Runs one call and turns its outcome into a status. Nothing unwinds out of here.
+pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> syncline_status {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => syncline_status::SYNCLINE_OK,
+        Ok(Err(failure)) => failure.remember(),
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+            Failure::bug(words.unwrap_or("no reason was given")).remember()
+        }
+    }
+}
+
+type Asked = unsafe extern "C" fn() -> c_int;
+
+/// The host's function as an address; 0 is none.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+pub(crate) fn set_interrupt(asked: Option<Asked>) {
+    ASKED.store(asked.map_or(0, |asked| asked as usize), Relaxed);
+}
+
+pub(crate) fn interrupted() -> bool {
+    let address = ASKED.load(Relaxed);
+    if address == 0 {
+        return false;
+    }
+    // SAFETY: only `set_interrupt` stores here, and it stores the address of a function of this very type.
+    let asked = unsafe { std::mem::transmute::<usize, Asked>(address) };
+    // SAFETY: the host gave a function that may be called at any time, which is what the header asks for.
+    unsafe { asked() != 0 }
+}
+
+/// `timeout` from now, or until the host wants to end the wait.
+pub(crate) fn deadline(timeout: Duration) -> Deadline {
+    ask_host(Deadline::after(timeout))
+}
+
+/// As long as it takes, or until the host wants to end the wait.
+pub(crate) fn no_deadline() -> Deadline {
+    ask_host(Deadline::never())
+}
+
+fn ask_host(deadline: Deadline) -> Deadline {
+    if ASKED.load(Relaxed) == 0 { deadline } else { deadline.with_interrupt(interrupted) }
+}
+
+thread_local! {
+    static SITE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+pub(crate) fn set_site(site: Option<String>) {
+    SITE.set(site);
+}
+
+/// Lends where the caller's program stands.
+pub(crate) fn with_site<T>(call: impl FnOnce(&str) -> T) -> T {
+    // Taken out meanwhile: a function of the user's that runs inside may say where it stands itself.
+    let site = SITE.take();
+    let result = call(site.as_deref().unwrap_or("a program in C"));
+    SITE.with_borrow_mut(|now| {
+        if now.is_none() {
+            *now = site;
+        }
+    });
+    result
+}
+
+/// Runs a collective call with the caller's place and `timeout`.
+pub(crate) fn call_as<T>(timeout: Duration, call: impl FnOnce(How<'_>) -> T) -> T {
+    with_site(|site| call(How { site, by: deadline(timeout) }))
+}

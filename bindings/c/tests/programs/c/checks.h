@@ -1,0 +1,29 @@
+/* What the programs here share: a check that says where it failed. */
+#ifndef CHECKS_H
+#define CHECKS_H
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "syncline.h"
+
+#define CHECK(truth)                                                                                      \
+    do {                                                                                                  \
+        if (!(truth)) {                                                                                   \
+            fprintf(stderr, "%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #truth, syncline_last_error()); \
+            exit(1);                                                                                      \
+        }                                                                                                 \
+    } while (0)
+
+#define OK(call) CHECK((call) == SYNCLINE_OK)
+/* The call must fail with this status, and the thread must remember it. */
+#define FAILS(status, call)                              \
+    do {                                                 \
+        CHECK((call) == (status));                       \
+        CHECK(syncline_last_error_kind() == (status));   \
+        CHECK(strlen(syncline_last_error()) > 0);        \
+    } while (0)
+
+#endif

@@ -1,0 +1,43 @@
+//! The calls of `tests/speed.lua` from Rust, to compare with: microseconds of processor time per call.
+
+use rustix::time::{ClockId, clock_gettime};
+use syncline::{Error, Session};
+
+fn seconds() -> f64 {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+fn cost(name: String, times: u32, mut call: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    for _ in 0..(times / 10).max(10) {
+        call()?;
+    }
+    let mut best = f64::INFINITY;
+    for _ in 0..5 {
+        let began = seconds();
+        for _ in 0..times {
+            call()?;
+        }
+        best = best.min((seconds() - began) / f64::from(times) * 1e6);
+    }
+    println!("{name:<28} {best:>10.2} us");
+    Ok(())
+}
+
+fn main() -> Result<(), Error> {
+    let session = Session::open(syncline::Config::from_env()?)?;
+    for count in [1usize, 16, 1024, 262_144, 4_194_304] {
+        let times = if count <= 1024 {
+            100_000
+        } else if count <= 262_144 {
+            500
+        } else {
+            20
+        };
+        let table = session.array::<f32>(count as u64).create()?;
+        let (delta, mut out) = (vec![1f32; count], vec![0f32; count]);
+        cost(format!("get {count} floats"), times, || table.get_into(&mut out))?;
+        cost(format!("add {count} floats"), times, || table.add(&delta))?;
+    }
+    session.shutdown()
+}

@@ -1,0 +1,11 @@
+--- Nodes of one host that know a process id in common, by default that of their parent.
+
+local raise = require 'syncline.raise'
+local trees = require 'syncline.trees'
+raise.mark()
+
+return function(nodeIndex, numNodes, ppid)
+   raise.expect(nodeIndex, 'number', 'LocalhostTree(nodeIndex, numNodes)')
+   raise.expect(numNodes, 'number', 'LocalhostTree(nodeIndex, numNodes)')
+   return trees.of(trees.call.localhost(nodeIndex, numNodes, ppid, nil, nil))
+end

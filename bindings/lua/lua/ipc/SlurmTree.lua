@@ -1,0 +1,5 @@
+--- The tasks of a Slurm step. They meet through PMI, or through a file in `path`; field `gpu` tells which GPU is whose.
+
+local trees = require 'syncline.trees'
+
+return function(path, tasksPerGpu) return trees.of(trees.call.slurm(path, tasksPerGpu or 1)) end

@@ -1,0 +1,37 @@
+--- An array that all workers read and add to.
+
+local native = require 'syncline_native'
+local raise = require 'syncline.raise'
+local adapter = require 'syncline.torch'
+raise.mark()
+
+local create, add, get = raise.from(native.table_create), raise.from(native.table_add), raise.from(native.table_get)
+
+local ArrayTableHandler = {}
+ArrayTableHandler.__index = ArrayTableHandler
+
+--- A table of `size` numbers; every worker makes the same tables in the same order, and worker 0's `init_value` counts.
+-- `options` may name `dtype`, `updater`, `name` and `staleness`.
+function ArrayTableHandler:new(size, init_value, options)
+   if size ~= nil then raise.expect(size, 'number', 'size') end
+   local handle = create(size or 0, nil, init_value, options or {}, raise.site())
+   return setmetatable({ handle = handle, _size = size or 0 }, self)
+end
+
+ArrayTableHandler.New = ArrayTableHandler.new
+
+--- All numbers: a new tensor, or into `out`.
+function ArrayTableHandler:get(out)
+   local target, back = adapter.target(out)
+   local got = get(self.handle, nil, target, true)
+   if out ~= nil then return back() end
+   return got
+end
+
+--- Adds a tensor or a table of as many numbers. Returns at once, or with `sync` when the add is applied. `option` is for
+-- the updater: learning_rate, momentum, rho, lambda.
+function ArrayTableHandler:add(data, sync, option)
+   add(self.handle, data, nil, sync or false, option)
+end
+
+return ArrayTableHandler

@@ -1,0 +1,36 @@
+--- A matrix that all workers read and add to, whole or by rows. Row ids are counted from 0, as Multiverso does.
+
+local native = require 'syncline_native'
+local raise = require 'syncline.raise'
+local adapter = require 'syncline.torch'
+raise.mark()
+
+local create, add, get = raise.from(native.table_create), raise.from(native.table_add), raise.from(native.table_get)
+
+local MatrixTableHandler = {}
+MatrixTableHandler.__index = MatrixTableHandler
+
+--- A table of `num_row` × `num_col` numbers; else as ArrayTableHandler:new.
+function MatrixTableHandler:new(num_row, num_col, init_value, options)
+   if num_row ~= nil then raise.expect(num_row, 'number', 'num_row') end
+   if num_col ~= nil then raise.expect(num_col, 'number', 'num_col') end
+   local handle = create(num_row or 0, num_col or 0, init_value, options or {}, raise.site())
+   return setmetatable({ handle = handle, _num_row = num_row or 0, _num_col = num_col or 0 }, self)
+end
+
+MatrixTableHandler.New = MatrixTableHandler.new
+
+--- All rows, or those of the ids in their order: a new tensor, or into `out`.
+function MatrixTableHandler:get(row_ids, out)
+   local target, back = adapter.target(out)
+   local got = get(self.handle, row_ids, target, false)
+   if out ~= nil then return back() end
+   return got
+end
+
+--- Adds to all rows, or one row for each id; ids may come more than once. A refused add changes nothing.
+function MatrixTableHandler:add(data, row_ids, sync, option)
+   add(self.handle, data, row_ids, sync or false, option)
+end
+
+return MatrixTableHandler

@@ -1,0 +1,86 @@
+--- Torch7's tensors, when the program has loaded `torch`: by pointer where they are contiguous, all element types.
+--
+-- The only file that knows Torch7. It needs `torch.typename`, and of tensors and storages `data(true)`, `size`, `isContiguous`,
+-- `contiguous` and `copy`; `data` is Torch's own and wants LuaJIT's FFI.
+
+local raise = require 'syncline.raise'
+local tensor = require 'syncline.tensor'
+raise.mark()
+
+local dtypes = {
+   Float = 'float32', Double = 'float64', Half = 'float16', Char = 'int8', Short = 'int16', Int = 'int32', Long = 'int64', Byte = 'uint8',
+}
+local names = {}
+for name, dtype in pairs(dtypes) do names[dtype] = 'torch.' .. name .. 'Tensor' end
+
+local adapter = {}
+
+--- Torch, if the program has loaded it. It is never loaded from here.
+local function loaded()
+   return package.loaded.torch or rawget(_G, 'torch')
+end
+
+local function kind_of(value)
+   local torch = loaded()
+   if not torch or (type(value) ~= 'userdata' and type(value) ~= 'table' and type(value) ~= 'cdata') then return nil end
+   local name = torch.typename(value)
+   if type(name) ~= 'string' then return nil end
+   local element, what = name:match('^torch%.(%a+)(Tensor)$')
+   if not element then element, what = name:match('^torch%.(%a+)(Storage)$') end
+   return what and dtypes[element] and what, element and dtypes[element]
+end
+
+--- Whether the value is a tensor, Torch's or ours.
+function adapter.is_tensor(value)
+   return tensor.is(value) or kind_of(value) ~= nil
+end
+
+--- The numbers of a tensor or storage of Torch's where they lie; nil for anything else.
+function adapter.open(value)
+   local kind, dtype = kind_of(value)
+   if not kind then return nil end
+   if kind == 'Storage' then
+      local count = value:size()
+      return tensor.lend(tonumber(value:data(true)) or 0, dtype, { count }, value)
+   end
+   if not value:isContiguous() then
+      local copy = value:contiguous() -- its own memory; `adapter.returned` brings it back where a call writes
+      return tensor.lend(tonumber(copy:data(true)) or 0, dtype, copy:size():totable(), copy)
+   end
+   local dims = value:nElement() == 0 and { 0 } or value:size():totable()
+   return tensor.lend(value:nElement() == 0 and 0 or tonumber(value:data(true)), dtype, dims, value)
+end
+
+--- Numbers of ours as a tensor of Torch's, if it is loaded and knows their type; else as they are.
+function adapter.present(numbers)
+   tensor.adopt(numbers)
+   local torch = loaded()
+   local name = torch and names[numbers:type()]
+   local make = name and torch[name:match('%.(.*)$')]
+   if not make then return numbers end
+   local made = #numbers:size() == 0 and make(1) or make((table.unpack or unpack)(numbers:size()))
+   if numbers:nElement() > 0 then adapter.open(made):copy(numbers) end
+   return made
+end
+
+--- What a call writes into: a contiguous tensor itself, else a copy, and a function that brings the copy back.
+function adapter.target(value)
+   if kind_of(value) == 'Tensor' and not value:isContiguous() then
+      local copy = value:contiguous()
+      return copy, function() value:copy(copy) return value end
+   end
+   return value, function() return value end
+end
+
+--- Numbers of `from` into the tensor `into`, whichever kind both are.
+function adapter.pour(from, into)
+   local target, back = adapter.target(into)
+   local place = tensor.is(target) and target or adapter.open(target)
+   place:copy(tensor.is(from) and from or adapter.open(from))
+   return back()
+end
+
+local native = require 'syncline_native'
+raise.from(native.adopt)(adapter.open, adapter.present)
+
+return adapter

@@ -1,0 +1,128 @@
+//! The native half of the Lua modules `multiverso`, `libipc` and `ipc.*`.
+//!
+//! One crate, built for Lua 5.1 (which LuaJIT loads too) and for 5.4. It converts, calls and converts back; names, defaults and
+//! classes are in `bindings/lua/lua`. Every function answers as `reply.rs` says, so that errors are raised in Lua, as strings.
+
+mod interrupt;
+mod ipc;
+mod job;
+mod numbers;
+mod process;
+mod reply;
+mod tables;
+mod trees;
+mod values;
+
+use std::ffi::c_int;
+
+use mlua::{FromLuaMulti, IntoLuaMulti, Lua, Table};
+
+use crate::numbers::calls;
+use crate::reply::{Failure, reply};
+
+/// Called by Lua's `require 'syncline_native'`.
+///
+/// # Safety
+/// `state` is the interpreter that loads the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn luaopen_syncline_native(state: *mut mlua::ffi::lua_State) -> c_int {
+    interrupt::watch(state);
+    // SAFETY: Lua calls this with its own state; a panic inside becomes an error of Lua's.
+    unsafe { Lua::entrypoint1(state, module) }
+}
+
+/// A function of the module, made from one of ours.
+fn put<A, R>(lua: &Lua, module: &Table, name: &str, call: fn(&Lua, A) -> Result<R, Failure>) -> mlua::Result<()>
+where
+    A: FromLuaMulti + 'static,
+    R: IntoLuaMulti + 'static,
+{
+    module.set(name, lua.create_function(move |lua, arguments: A| reply(lua, call(lua, arguments)))?)
+}
+
+fn module(lua: &Lua) -> mlua::Result<Table> {
+    let module = lua.create_table()?;
+    module.set("version", env!("CARGO_PKG_VERSION"))?;
+    module.set("last_error", lua.create_function(reply::last_error)?)?;
+    macro_rules! functions {
+        ($($name:literal => $call:path,)*) => { $(put(lua, &module, $name, $call)?;)* };
+    }
+    functions! {
+        "open" => job::open,
+        "shutdown" => job::shutdown,
+        "abort" => job::abort,
+        "barrier" => job::barrier,
+        "place" => job::place,
+        "num_workers" => job::num_workers,
+        "worker_id" => job::worker_id,
+        "server_id" => job::server_id,
+        "aggregate" => job::aggregate,
+        "save" => job::save,
+        "load" => job::load,
+        "adopt" => values::adopt,
+        "table_create" => tables::create,
+        "table_add" => tables::add,
+        "table_get" => tables::get,
+        "table_add_keys" => tables::add_keys,
+        "table_get_keys" => tables::get_keys,
+        "table_name" => tables::name,
+        "tensor_zeros" => calls::zeros,
+        "tensor_lend" => calls::lend,
+        "tensor_of_table" => calls::of_table,
+        "tensor_at" => calls::at,
+        "tensor_put" => calls::put,
+        "tensor_dims" => calls::dims,
+        "tensor_dtype" => calls::dtype,
+        "tensor_fill" => calls::fill,
+        "tensor_scale" => calls::scale,
+        "tensor_add" => calls::add,
+        "tensor_copy" => calls::copy,
+        "tensor_cast" => calls::cast,
+        "tensor_reshape" => calls::reshape,
+        "tensor_narrow" => calls::narrow,
+        "tensor_sum" => calls::sum,
+        "tensor_to_table" => calls::to_table,
+        "tensor_to_string" => calls::to_string,
+        "tensor_from_string" => calls::from_string,
+        "tree_null" => trees::null,
+        "tree_of_job" => trees::of_job,
+        "tree_localhost" => trees::localhost,
+        "tree_fixed" => trees::fixed,
+        "tree_discovered" => trees::discovered,
+        "tree_slurm" => trees::slurm,
+        "tree_place" => trees::place,
+        "tree_all_reduce" => trees::all_reduce,
+        "tree_fold" => trees::fold,
+        "tree_broadcast" => trees::broadcast,
+        "tree_gather" => trees::gather,
+        "tree_all_gather" => trees::all_gather,
+        "tree_all_to_all" => trees::all_to_all,
+        "tree_barrier" => trees::barrier,
+        "tree_net_stats" => trees::net_stats,
+        "tree_close" => trees::close,
+        "server" => ipc::server,
+        "server_clients" => ipc::server_clients,
+        "server_clients_with" => ipc::server_clients_with,
+        "server_broadcast" => ipc::server_broadcast,
+        "server_recv_any" => ipc::server_recv_any,
+        "server_close" => ipc::server_close,
+        "server_stats" => ipc::server_stats,
+        "client" => ipc::client,
+        "client_send" => ipc::client_send,
+        "client_recv" => ipc::client_recv,
+        "client_recv_async" => ipc::client_recv_async,
+        "client_close" => ipc::client_close,
+        "client_stats" => ipc::client_stats,
+        "peer_send" => ipc::peer_send,
+        "peer_recv" => ipc::peer_recv,
+        "peer_recv_async" => ipc::peer_recv_async,
+        "peer_id" => ipc::peer_id,
+        "peer_tag" => ipc::peer_tag,
+        "peer_address" => ipc::peer_address,
+        "peer_close" => ipc::peer_close,
+        "getpid" => process::getpid,
+        "getppid" => process::getppid,
+        "gettid" => process::gettid,
+    }
+    Ok(module)
+}

@@ -1,0 +1,180 @@
+//! Tables, as the Lua side calls them.
+
+use std::time::Duration;
+
+use mlua::{Lua, Table as LuaTable, UserData, UserDataRef, Value};
+use syncline::{AddOptions, Consistency, DType, ReduceOp, Spec, Table, Updater};
+use syncline_tensor::Shape;
+
+use crate::interrupt::deadline;
+use crate::numbers::{Numbers, dtype_of, of_table};
+use crate::reply::Failure;
+use crate::values::opened;
+use crate::{job, values};
+
+pub(crate) struct Kept {
+    table: Table,
+    timeout: Duration,
+}
+
+impl UserData for Kept {}
+
+type Given = UserDataRef<Kept>;
+
+/// The operation of this name.
+pub(crate) fn op_of(name: &str) -> Result<ReduceOp, Failure> {
+    let known = ReduceOp::ALL.into_iter().find(|op| op.name() == name);
+    known.ok_or_else(|| Failure::argument(format!("`{name}` is no reduction\nhint: sum, prod, min, max, mean, and, or, or a function")))
+}
+
+/// Makes a table of one number per place, `rows` × `cols` of them, or with a number for each key (neither given).
+pub(crate) fn create(
+    lua: &Lua,
+    (rows, cols, initial, options, site): (Option<i64>, Option<i64>, Value, LuaTable, String),
+) -> Result<Kept, Failure> {
+    let session = job::current("table")?;
+    let extent = |name: &str, number: i64| u64::try_from(number).map_err(|_| Failure::argument(format!("{name} {number} is negative")));
+    let spec = match (rows, cols) {
+        (None, _) => Spec::keys(),
+        (Some(size), None) => Spec::array(extent("size", size)?),
+        (Some(rows), Some(cols)) => Spec::matrix(extent("num_row", rows)?, extent("num_col", cols)?),
+    };
+    let dtype = options.get::<Option<String>>("dtype")?.map_or(Ok(DType::F32), |name| dtype_of(&name))?;
+    let staleness = options.get::<Option<u32>>("staleness")?;
+    let mut spec = spec.with_dtype(dtype).with_consistency(Consistency::new(session.sync(), staleness));
+    if let Some(updater) = options.get::<Option<String>>("updater")? {
+        spec = spec.with_updater(Updater::from_name(&updater)?);
+    }
+    if let Some(name) = options.get::<Option<String>>("name")? {
+        spec = spec.named(name);
+    }
+    spec.check()?;
+    let by = deadline(session.timeout());
+    let table = match initial {
+        Value::Nil => session.create_table_at(spec, None, &site, by)?,
+        initial => {
+            let numbers = numbers_from(lua, &initial, dtype, "init_value")?;
+            let wanted = spec.bytes() / dtype.size();
+            if numbers.count() != wanted {
+                return Err(Failure::shape(format!("init_value has {} numbers, and the table {wanted}", numbers.count())));
+            }
+            numbers.read(|bytes| Ok(session.create_table_at(spec, Some(bytes), &site, by)?))?
+        }
+    };
+    Ok(Kept { table, timeout: session.timeout() })
+}
+
+/// A tensor, or a table of numbers, as numbers of `dtype`.
+pub(crate) fn numbers_from(lua: &Lua, value: &Value, dtype: DType, name: &str) -> Result<Numbers, Failure> {
+    if let Some(numbers) = opened(lua, value)? {
+        return numbers.as_dtype(dtype);
+    }
+    match value {
+        Value::Table(table) => of_table(table, dtype),
+        other => Err(Failure::argument(format!("{name}: a tensor or a table of numbers was expected, and a {} came", other.type_name()))),
+    }
+}
+
+impl Kept {
+    fn dtype(&self) -> DType {
+        self.table.spec().dtype()
+    }
+
+    fn shape(&self) -> (u64, u64) {
+        self.table.spec().rows_and_cols().unwrap_or((0, 0))
+    }
+
+    fn check(&self, numbers: &Numbers, rows: Option<&[i64]>) -> Result<(), Failure> {
+        let (all, cols) = self.shape();
+        let wanted = rows.map_or(all, |ids| ids.len() as u64) * cols;
+        if numbers.count() as u64 == wanted {
+            return Ok(());
+        }
+        let text = format!("table `{}`: {} numbers came, and {wanted} are needed", self.table.name(), numbers.count());
+        Err(Failure::shape(text))
+    }
+
+    /// Room for a whole table or for rows, of a vector for an array and of a matrix else.
+    fn room(&self, is_array: bool, rows: Option<&[i64]>) -> Result<Numbers, Failure> {
+        let (all, cols) = self.shape();
+        let rows = rows.map_or(all as usize, <[i64]>::len);
+        let shape = if is_array { Shape::new(&[rows]) } else { Shape::new(&[rows, cols as usize]) };
+        Ok(Numbers::zeros(self.dtype(), shape.map_err(|error| Failure::shape(error.to_string()))?))
+    }
+}
+
+/// The rows that a call is about: a table of ids from 0.
+fn ids_from(ids: Value) -> Result<Option<Vec<i64>>, Failure> {
+    let Value::Table(table) = ids else {
+        return match ids {
+            Value::Nil => Ok(None),
+            other => Err(Failure::argument(format!("row_ids: a table of numbers was expected, and a {} came", other.type_name()))),
+        };
+    };
+    let id = |index: usize| match table.raw_get::<Value>(index)? {
+        Value::Integer(id) => Ok(id as i64),
+        Value::Number(id) if id == id.trunc() && id.abs() < 9e18 => Ok(id as i64),
+        other => Err(Failure::argument(format!("row_ids[{index}] is no whole number but {}", words(&other)))),
+    };
+    (1..=table.raw_len()).map(id).collect::<Result<_, Failure>>().map(Some)
+}
+
+fn words(value: &Value) -> String {
+    match value {
+        Value::Number(number) => number.to_string(),
+        other => format!("a {}", other.type_name()),
+    }
+}
+
+/// The numbers that the updater is told.
+fn options_from(options: Option<LuaTable>) -> Result<AddOptions, Failure> {
+    let Some(options) = options else { return Ok(AddOptions::default()) };
+    let lambda = options.get::<Option<f32>>("lambda")?.or(options.get("lambda_")?);
+    Ok(AddOptions { learning_rate: options.get("learning_rate")?, momentum: options.get("momentum")?, rho: options.get("rho")?, lambda })
+}
+
+/// Adds a tensor or a table of numbers, all of it or by rows.
+pub(crate) fn add(lua: &Lua, (kept, delta, ids, wait, options): (Given, Value, Value, bool, Option<LuaTable>)) -> Result<(), Failure> {
+    let delta = numbers_from(lua, &delta, kept.dtype(), "data")?;
+    let (ids, options) = (ids_from(ids)?, options_from(options)?);
+    kept.check(&delta, ids.as_deref())?;
+    delta.read(|bytes| Ok(kept.table.add(bytes, ids.as_deref(), &options, wait, deadline(kept.timeout))?))
+}
+
+/// Gets all numbers or some rows, into a tensor of the caller's or a new one.
+pub(crate) fn get(lua: &Lua, (kept, ids, out, is_array): (Given, Value, Value, bool)) -> Result<Value, Failure> {
+    let ids = ids_from(ids)?;
+    let given = opened(lua, &out)?;
+    let target = match &given {
+        Some(numbers) if numbers.dtype != kept.dtype() => {
+            return Err(Failure::shape(format!("out has {}, and table `{}` has {}", numbers.dtype, kept.table.name(), kept.dtype())));
+        }
+        Some(numbers) => {
+            kept.check(numbers, ids.as_deref())?;
+            numbers.clone()
+        }
+        None => kept.room(is_array, ids.as_deref())?,
+    };
+    target.write(|bytes| Ok(kept.table.get(bytes, ids.as_deref(), deadline(kept.timeout))?))?;
+    if given.is_some() { Ok(out) } else { values::presented(lua, target) }
+}
+
+/// Adds one number for each key.
+pub(crate) fn add_keys(lua: &Lua, (kept, keys, numbers, wait): (Given, Value, Value, bool)) -> Result<(), Failure> {
+    let keys = ids_from(keys)?.ok_or_else(|| Failure::argument("keys: a table of whole numbers was expected"))?;
+    let numbers = numbers_from(lua, &numbers, kept.dtype(), "values")?;
+    numbers.read(|bytes| Ok(kept.table.add_keys(&keys, bytes, wait, deadline(kept.timeout))?))
+}
+
+/// The number of each key.
+pub(crate) fn get_keys(lua: &Lua, (kept, keys): (Given, Value)) -> Result<Value, Failure> {
+    let keys = ids_from(keys)?.ok_or_else(|| Failure::argument("keys: a table of whole numbers was expected"))?;
+    let shape = Shape::new(&[keys.len()]).map_err(|error| Failure::shape(error.to_string()))?;
+    let numbers = Numbers::zeros(kept.dtype(), shape);
+    numbers.write(|bytes| Ok(kept.table.get_keys(&keys, bytes, deadline(kept.timeout))?))?;
+    values::presented(lua, numbers)
+}
+
+pub(crate) fn name(_: &Lua, kept: Given) -> Result<String, Failure> {
+    Ok(kept.table.name().to_owned())
+}

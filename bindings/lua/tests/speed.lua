@@ -1,0 +1,25 @@
+-- What a call costs: microseconds of processor time per call. `cargo run --release -p syncline-lua --example call_costs` is the same from Rust.
+
+local mv = require 'multiverso'
+local syncline = require 'syncline'
+mv.init()
+
+local function cost(name, times, f)
+   for _ = 1, math.max(10, times / 10) do f() end
+   local best = math.huge
+   for _ = 1, 5 do
+      local began = os.clock()
+      for _ = 1, times do f() end
+      best = math.min(best, (os.clock() - began) / times * 1e6)
+   end
+   print(('%-28s %10.2f us'):format(name, best))
+end
+
+for _, count in ipairs { 1, 16, 1024, 262144, 4194304 } do
+   local times = count <= 1024 and 100000 or count <= 262144 and 500 or 20
+   local handler = mv.ArrayTableHandler:new(count)
+   local delta, out = syncline.FloatTensor(count):fill(1), syncline.FloatTensor(count)
+   cost(('get %d floats'):format(count), times, function() handler:get(out) end)
+   cost(('add %d floats'):format(count), times, function() handler:add(delta) end)
+end
+mv.shutdown()

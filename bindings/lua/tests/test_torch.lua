@@ -1,0 +1,92 @@
+-- Programs that have loaded Torch7: its tensors come in by pointer and go out as its own. LuaJIT only, as Torch's `data` is.
+
+local harness = require 'harness'
+if not pcall(require, 'ffi') then
+   harness.finish()
+   return
+end
+local test, equal, raises = harness.test, harness.equal, harness.raises
+local torch = require 'fake_torch'
+local mv = require 'multiverso'
+local ipc = require 'libipc'
+local syncline = require 'syncline'
+
+mv.init()
+
+test('get answers with a FloatTensor, and adds take tensors of any type', function()
+   local handler = mv.ArrayTableHandler:new(4, torch.FloatTensor { 1, 2, 3, 4 })
+   local got = handler:get()
+   equal(torch.typename(got), 'torch.FloatTensor')
+   equal({ got[1], got[4], got:nElement() }, { 1, 4, 4 })
+   handler:add(torch.FloatTensor { 1, 1, 1, 1 })
+   handler:add(torch.DoubleTensor { 1, 1, 1, 1 }, true)
+   handler:add(torch.LongTensor { 1, 1, 1, 1 }, true)
+   equal(handler:get():sum(), 10 + 12)
+   local params = torch.FloatTensor(4)
+   equal(handler:get(params) == params, true)
+   equal(params:sum(), 22)
+   equal(params:copy(handler:get()):sum(), 22) -- the loop of the tutorial
+end)
+
+test('matrices, and tensors that are not contiguous', function()
+   local matrix = torch.FloatTensor(3, 2)
+   for i = 1, 3 do matrix[i]:fill(i) end
+   local handler = mv.MatrixTableHandler:new(2, 3, matrix:t())
+   local got = handler:get()
+   equal({ got[1][1], got[1][3], got[2][3] }, { 1, 3, 3 })
+   local out = torch.FloatTensor(3, 2)
+   handler:get(nil, out:t()) -- written through the transpose
+   equal(out[3]:sum(), 6)
+   handler:add(torch.FloatTensor { 1, 1, 1 }, { 1 }, true)
+   equal(handler:get({ 1 }):sum(), 9)
+   raises(function() handler:add(torch.FloatTensor(4)) end, 'ShapeMismatch')
+end)
+
+test('trees reduce them in place', function()
+   local tree = require('ipc.NullTree')()
+   local t = torch.DoubleTensor { 1, 2 }
+   local value = tree.allReduce({ t, 3 }, function(a, b) return a:add(b) end)
+   equal(value[1] == t, true)
+   equal(tree.scatter(t) == t, true)
+   syncline.aggregate(t)
+   equal(t:sum(), 3)
+   local job = syncline.tree()
+   job.allReduce({ t }, 'sum')
+   equal(t:sum(), 3)
+   local seen
+   job.allReduce(torch.FloatTensor { 5 }, function(a) seen = a end)
+end)
+
+test('messages: tensors and storages of every type, in place', function()
+   local server, port = ipc.server()
+   local client = ipc.client(port)
+   for _, name in ipairs { 'Float', 'Double', 'Char', 'Short', 'Int', 'Long', 'Byte' } do
+      local sent = torch[name .. 'Tensor'] { 1, 2, 3 }
+      client:send(sent)
+      local got = server:recvAny()
+      equal(torch.typename(got), 'torch.' .. name .. 'Tensor')
+      equal(got:sum(), 6)
+      client:send(sent)
+      server:clients(function(peer)
+         local target = torch[name .. 'Tensor'](3)
+         equal(peer:recv(target) == target, true)
+         equal(target:sum(), 6)
+      end)
+   end
+   client:send(torch.ByteStorage(4):string('ping'))
+   server:clients(function(peer)
+      equal(peer:recv(torch.ByteStorage(4)):string(), 'ping')
+      peer:send(torch.ByteStorage(4):string('pong'))
+   end)
+   raises(function() client:recv(torch.ByteStorage(3)) end, 'ShapeMismatch')
+   equal(client:recv(torch.ByteStorage(4)):string(), 'pong')
+   client:send({ nested = { torch.FloatTensor { 4 } } })
+   equal(server:recvAny().nested[1]:sum(), 4)
+   client:send(torch.FloatTensor())
+   equal(server:recvAny():nElement(), 0)
+   client:close()
+   server:close()
+end)
+
+mv.shutdown()
+harness.finish()

@@ -1,0 +1,104 @@
+"""What a training step of 25 million parameters costs beside Gloo, in one run, on as many processes as there are.
+
+    syncline run -n 2 python bindings/python/benches/torch_ddp.py
+    syncline run -n 1 python bindings/python/benches/torch_ddp.py       # what Syncline costs where nobody is to talk to
+
+Every way trains a copy of the same model on the same data; the ways take turns, round by round, so that a busy moment
+of the machine hits all of them. The figure is the median of the rounds, each as slow as its slowest process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the processes are the parallelism
+
+import syncline as sl
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def model(width: int, layers: int) -> torch.nn.Module:
+    torch.manual_seed(1)
+    parts: list[torch.nn.Module] = []
+    for _ in range(layers):
+        parts += [torch.nn.Linear(width, width), torch.nn.ReLU()]
+    return torch.nn.Sequential(*parts)
+
+
+def step_of(net: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: torch.Tensor) -> Callable[[], None]:
+    def step() -> None:
+        optimizer.zero_grad()
+        net(batch).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--width", type=int, default=2048)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--batch", type=int, default=32, help="samples of each process in a step (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", choices=("ddp", "all"), default="all", help="the backend alone, or every way (%(default)s)")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    sl.torch  # noqa: B018  makes the backend known
+    dist.init_process_group("syncline")
+    gloo = dist.new_group(backend="gloo")
+    world = dist.get_world_size()
+    torch.manual_seed(dist.get_rank())
+    batch = torch.randn(args.batch, args.width)
+
+    ways: dict[str, Callable[[], None]] = {}
+
+    def way(name: str, wrap: Callable[[torch.nn.Module], torch.nn.Module], distribute: bool = False) -> None:
+        net = wrap(model(args.width, args.layers))
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        if distribute:
+            optimizer = sl.torch.DistributedOptimizer(optimizer)
+        ways[name] = step_of(net, optimizer, batch)
+
+    def hooked(net: torch.nn.Module) -> torch.nn.Module:
+        ddp = DistributedDataParallel(net, process_group=gloo)
+        ddp.register_comm_hook(None, sl.torch.ddp_hook)
+        return ddp
+
+    way("alone", lambda net: net)
+    way("DDP, gloo", lambda net: DistributedDataParallel(net, process_group=gloo))
+    way("DDP, syncline", DistributedDataParallel)
+    if args.only == "all":
+        way("DDP, ddp_hook", hooked)
+        way("DistributedOptimizer", lambda net: net, distribute=True)
+
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for step in ways.values():
+        step()
+        step()
+    for _ in range(args.rounds):
+        for name, step in ways.items():
+            dist.barrier()
+            begun = time.perf_counter()
+            step()
+            times[name].append(time.perf_counter() - begun)
+    slowest, _ = sl.tree().all_reduce(times, "max")
+    if dist.get_rank() == 0:
+        count = sum(each.numel() for each in model(args.width, args.layers).parameters())
+        print(f"{world} processes, {count / 1e6:.1f} M parameters, batches of {args.batch}, torch {torch.__version__}")
+        medians = {name: statistics.median(all_rounds) for name, all_rounds in slowest.items()}
+        for name, median in medians.items():
+            best, beside = min(slowest[name]), median / medians["DDP, gloo"]
+            over = median / medians["alone"]
+            shown = f"{name:22} {1e3 * median:8.1f} ms   best {1e3 * best:8.1f}"
+            print(f"{shown}   {beside:5.2f} x gloo   {over:5.2f} x alone")
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Multiverso's extensions of Theano, Lasagne and Keras, in their old places."""

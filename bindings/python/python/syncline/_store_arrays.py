@@ -1,0 +1,79 @@
+"""What a key-value store asks of NumPy: other layouts, other frameworks, ids of any shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from syncline import _arrays
+from syncline._arrays import BFLOAT16, KNOWN, Array
+from syncline._errors import DTypeMismatch, ShapeMismatch
+from syncline._rows import RowSparse
+
+
+def opened(given: Any) -> tuple[Array, str, tuple[int, ...]]:
+    """A value as an array in C order, bfloat16 as its bits, the name of its dtype, and its shape, which a scalar has too."""
+    if isinstance(given, (str, bytes, dict, list, tuple, set)) or given is None:
+        raise DTypeMismatch(f"kvstore: a value is an array or a RowSparse, not {type(given).__name__}")
+    array, name = _arrays._opened(given)
+    if name not in KNOWN:
+        raise DTypeMismatch(f"kvstore: {name} is not one of {', '.join(KNOWN)}")
+    return np.ascontiguousarray(array), name, array.shape
+
+
+def opened_out(out: Any) -> tuple[Array, str, tuple[int, ...], Array | None]:
+    """The memory of an output, its dtype and shape, and a fresh array when results cannot be written there directly."""
+    memory, name = _arrays._opened_in_place(out, "pull")
+    if name not in KNOWN:
+        raise DTypeMismatch(f"kvstore: `out` is of {name}, not one of {', '.join(KNOWN)}")
+    shape = memory.shape
+    # One axis at least: memory without any is not lent.
+    return np.atleast_1d(memory), name, shape, None if memory.flags.c_contiguous else np.empty(shape, memory.dtype)
+
+
+def pour(fresh: Array, memory: Array) -> None:
+    """Where it belongs."""
+    np.copyto(memory, fresh)
+
+
+def name_of(rows: RowSparse) -> str:
+    """The name of a row-sparse array's dtype."""
+    return _arrays._name_of(rows.values.dtype)
+
+
+def parts(rows: RowSparse) -> tuple[Array, Array, str]:
+    """Ids and values of a row-sparse array, whatever its owner has put there, in C order."""
+    values, name = _arrays._opened(rows.values)
+    return np.ascontiguousarray(rows.indices, np.int64), np.asarray(values, order="C"), name
+
+
+def row_ids(given: Any) -> Array:
+    """Ids of any shape and numeric dtype as a line of int64."""
+    array = opened(np.asarray(given) if isinstance(given, (list, tuple)) else given)[0].ravel()
+    if array.dtype.kind == "f" and array.size and not bool(np.all(array == np.floor(array))):
+        raise DTypeMismatch("row_sparse_pull: row_ids are whole numbers")
+    return np.ascontiguousarray(array, np.int64)
+
+
+def is_sequence_of_numbers(given: Any) -> bool:
+    """Whether a list or tuple is one array of ids rather than several arrays."""
+    return all(isinstance(each, (int, np.integer)) for each in given)
+
+
+def lent(array: Array, dtype: str) -> Array:
+    """Memory of a store for the time of an updater: bfloat16 as the best that is installed."""
+    return _arrays.as_bfloat16(array) if dtype == BFLOAT16 else array
+
+
+def bits(array: Array, dtype: str) -> Array:
+    """What an updater left in an array that :func:`lent` made, as it is stored."""
+    if dtype != BFLOAT16:
+        return array
+    stored, name = _arrays._opened(array)
+    return stored if name == BFLOAT16 else _arrays._cast_half(array, name, BFLOAT16, "set_updater")
+
+
+def refuse_count(what: str, keys: int, found: int) -> ShapeMismatch:
+    """The error for lists that do not belong together."""
+    return ShapeMismatch(f"kvstore: {keys} keys and {found} {what}; there must be as many")

@@ -1,0 +1,441 @@
+"""Workers that run tasks: processes, or threads of this one.
+
+A crew hands numbers to its workers and hears what became of each, in a loop that runs in whoever waits; a thread, the
+foreman, does it while nobody waits and there is still something to hand out. The crew knows which number a worker has in
+hand, so a process that dies is named together with it; numbers that it had been given ahead go to others.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import contextlib
+import itertools
+import os
+import pickle
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from syncline import _native
+from syncline._errors import Closed, SynclineError, Timeout
+from syncline.ipc import _functions, _start, _worker
+from syncline.ipc._failures import died, unpacked
+from syncline.ipc._nothing import NOTHING
+
+SLICE = 0.1  # seconds between two looks at whether all workers live
+AHEAD = 0.002  # seconds of work that a process is given ahead
+MOST_AHEAD = 64
+
+
+class Job:
+    """Some numbers for which one function is called, and what came of each."""
+
+    def __init__(self, total: int, function: Any, args: tuple[Any, ...], init: Any = None, numbered: bool = True) -> None:
+        self.total = total
+        self.name = _functions.name_of(function)
+        self.call = (init, function, args, numbered)
+        self.waiting: collections.deque[tuple[int, int]] = collections.deque([(1, total + 1)] if total else [])
+        self.results: dict[int, Any] = {}
+        self.errors: dict[int, BaseException] = {}
+        self.ended = 0
+        self.seconds = 0.0
+        self.token = 0
+        self.work = b""
+
+    @property
+    def over(self) -> bool:
+        return self.ended == self.total
+
+    def next(self, most: int) -> tuple[int, int]:
+        """Takes at most so many numbers that nobody has."""
+        first, end = self.waiting.popleft()
+        if end - first > most:
+            self.waiting.appendleft((first + most, end))
+            end = first + most
+        return first, end
+
+    def note(self, number: int, good: bool, made: Any, seconds: float) -> None:
+        (self.results if good else self.errors)[number] = made
+        self.ended += 1
+        self.seconds += seconds
+
+
+class Stats(dict[str, Any]):
+    """What a worker did: ``worker``, ``pid``, ``tasks``, ``failed``, ``seconds``, ``cpu_seconds``, ``alive``."""
+
+
+class ProcessCrew:
+    """Workers that are processes."""
+
+    def __init__(self, size: int, start_method: str | None = None) -> None:
+        self.context = _start.context(start_method)
+        self.results = _native.Channel()
+        self.lock = threading.RLock()
+        self.tokens = itertools.count(1)
+        self.jobs: dict[int, Job] = {}
+        self.workers: list[_Process] = []
+        self.closed = self.killed = False
+        self.maker = os.getpid()
+        self.attended = 0
+        self.unattended = threading.Condition()
+        self.foreman: threading.Thread | None = None
+        _register(self)
+        try:
+            for _ in range(size):
+                self._hire()
+        except BaseException:
+            self.end()
+            raise
+
+    def _hire(self) -> _Process:
+        worker = _Process(self, len(self.workers) + 1)
+        self.workers.append(worker)
+        return worker
+
+    def submit(self, job: Job, *, one_each: bool = False) -> None:
+        """Begins a job. With ``one_each``, number n goes to worker n, as many as there are."""
+        work = _functions.dumps(job.call, f"the function {job.name}")
+        with self.lock:
+            if self.closed:
+                raise Closed("the pool is closed")
+            job.token = next(self.tokens)
+            job.work = work
+            if job.total:
+                self.jobs[job.token] = job
+            if one_each:
+                job.waiting.clear()
+                for number, worker in enumerate(self.workers, 1):
+                    worker.give(job, number, number + 1)
+            else:
+                self._hand_out()
+            if job.waiting and self.foreman is None:
+                self.foreman = threading.Thread(target=self._oversee, name="syncline foreman", daemon=True)
+                self.foreman.start()
+
+    @contextlib.contextmanager
+    def attendance(self) -> Iterator[None]:
+        """While somebody waits, the foreman rests."""
+        self.attended += 1
+        try:
+            yield
+        finally:
+            with self.unattended:
+                self.attended -= 1
+                self.unattended.notify()
+
+    def _oversee(self) -> None:
+        while True:
+            with self.unattended:
+                self.unattended.wait_for(lambda: not self.attended)
+            with self.lock:
+                if not self.jobs:
+                    self.foreman = None
+                    return
+            self.pump(SLICE)
+
+    def pump(self, timeout: float | None) -> bool:
+        """Waits for one message, at most ``timeout`` seconds or one look at the workers; false when nothing came."""
+        with self.lock:
+            pause = SLICE if timeout is None else min(timeout, SLICE)
+            message: Any = NOTHING
+            with contextlib.suppress(Timeout):
+                _, message = self.results.read(timeout=pause) if pause > 0 else self.results.read(True)
+            if message is NOTHING:
+                return self._look()
+            self._hear(message)
+            return True
+
+    def _hear(self, message: Any) -> None:
+        token, number, who, good, made, seconds, cpu = message
+        worker = self.workers[who - 1]
+        worker.answered(number, good, seconds, cpu)
+        job = self.jobs.get(token)
+        if job is None:
+            return
+        if not good:
+            made = unpacked(made, f"worker {who} (pid {worker.pid}), {job.name}({number})")
+        job.note(number, good, made, seconds)
+        if job.over:
+            self._forget(job)
+        if worker.room(job) > MOST_AHEAD // 4 or not worker.given:
+            self._hand_out()
+
+    def _forget(self, job: Job) -> None:
+        del self.jobs[job.token]
+        for worker in self.workers:
+            worker.forget(job)
+
+    def _hand_out(self) -> None:
+        for job in self.jobs.values():
+            for worker in self.workers:
+                if not job.waiting:
+                    break
+                if worker.alive and (room := worker.room(job)) > 0:
+                    # No more than a fair share: the last numbers are spread over all.
+                    left = sum(end - first for first, end in job.waiting)
+                    share = max(1, left // (2 * len(self.workers)))
+                    worker.give(job, *job.next(min(room, share)))
+
+    def _look(self) -> bool:
+        """Finds out who has died; true when somebody has."""
+        dead = [worker for worker in self.workers if worker.alive and worker.has_ended()]
+        if not dead:
+            return False
+        # What they had said before they ended counts.
+        while (message := self.results.read(True)[1]) is not NOTHING:
+            self._hear(message)
+        for worker in dead:
+            self._bury(worker)
+        return True
+
+    def _bury(self, worker: _Process) -> None:
+        worker.alive = False
+        again: list[tuple[Job, int]] = []
+        for index, (token, number) in enumerate(worker.given):
+            job = self.jobs.get(token)
+            if job is None:
+                continue
+            if index == 0:
+                where = f"worker {worker.number} (pid {worker.pid}), which had {job.name}({number}) in hand,"
+                worker.failed += 1
+                job.note(number, False, died(where, worker.pid, worker.process.exitcode), 0.0)
+                if job.over:
+                    self._forget(job)
+            else:
+                again.append((job, number))
+        worker.given.clear()
+        for job, number in reversed(again):
+            job.waiting.appendleft((number, number + 1))
+        if self.killed:
+            self._give_up()
+        elif any(job.waiting for job in self.jobs.values()):
+            self._hire()
+            self._hand_out()
+
+    def _give_up(self) -> None:
+        for job in list(self.jobs.values()):
+            while job.waiting:
+                first, end = job.waiting.popleft()
+                for number in range(first, end):
+                    job.note(number, False, Closed(f"{job.name}({number}) was not begun: its workers were ended"), 0.0)
+            if job.over:
+                self._forget(job)
+
+    def has_ended(self) -> bool:
+        return self.closed and all(worker.has_ended() for worker in self.workers)
+
+    def close(self) -> None:
+        """No more jobs: workers end when they have done what they were given."""
+        with self.lock:
+            self.closed = True
+            for worker in self.workers:
+                worker.tasks.close()
+
+    def end(self, patience: float = 5.0) -> None:
+        """Closes and waits; whoever takes longer than ``patience`` seconds is ended."""
+        self.close()
+        by = time.monotonic() + patience
+        for worker in self.workers:
+            worker.process.join(max(0.0, by - time.monotonic()))
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends every worker now; what nobody has done yet fails."""
+        self.closed = self.killed = True
+        for worker in self.workers:
+            if worker.process.exitcode is None:
+                worker.process.terminate()
+        by = time.monotonic() + 1.0
+        for worker in self.workers:
+            worker.process.join(max(0.0, by - time.monotonic()))
+            if worker.process.exitcode is None:
+                worker.process.kill()
+                worker.process.join()
+        _crews.discard(self)
+
+    def statistics(self) -> list[Stats]:
+        with self.lock:
+            return [worker.statistics() for worker in self.workers]
+
+
+class _Process:
+    """A worker as its crew knows it."""
+
+    def __init__(self, crew: ProcessCrew, number: int) -> None:
+        self.number = number
+        self.tasks = _native.Channel()
+        self.given: collections.deque[tuple[int, int]] = collections.deque()
+        self.knows: set[int] = set()
+        self.done = self.failed = 0
+        self.seconds = self.cpu_seconds = 0.0
+        self.alive = True
+        self.process: BaseProcess = crew.context.Process(  # type: ignore[attr-defined]
+            target=_worker.main, args=(number, pickle.dumps((self.tasks, crew.results))), name=f"syncline worker {number}"
+        )
+        try:
+            with _start.without_session():
+                self.process.start()
+        except (EOFError, ConnectionError, RuntimeError) as error:
+            raise SynclineError(
+                f"worker {number} could not be started: {error or type(error).__name__}\n"
+                "hint: a script that starts processes does so under `if __name__ == '__main__':`, since they import it"
+            ) from error
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid
+
+    def has_ended(self) -> bool:
+        return bool(wait([self.process.sentinel], 0)) and self.process.exitcode is not None
+
+    def room(self, job: Job) -> int:
+        """How many numbers more it should have."""
+        each = job.seconds / job.ended if job.ended else None
+        ahead = 1 if each is None else int(AHEAD / max(each, AHEAD / MOST_AHEAD))
+        return max(1, ahead) + 1 - len(self.given) if ahead > 1 else 1 - len(self.given)
+
+    def give(self, job: Job, first: int, end: int) -> None:
+        if job.token not in self.knows:
+            self.knows.add(job.token)
+            self.tasks.write([_worker.WORK, job.token, job.work])
+        self.given.extend((job.token, number) for number in range(first, end))
+        self.tasks.write([_worker.RUN, job.token, first, end])
+
+    def forget(self, job: Job) -> None:
+        if job.token in self.knows:
+            self.knows.discard(job.token)
+            self.tasks.write([_worker.FORGET, job.token])
+
+    def answered(self, number: int, good: bool, seconds: float, cpu: float) -> None:
+        if self.given:
+            self.given.popleft()
+        self.done += good
+        self.failed += not good
+        self.seconds += seconds
+        self.cpu_seconds += cpu
+
+    def statistics(self) -> Stats:
+        return Stats(
+            worker=self.number,
+            pid=self.pid,
+            tasks=self.done,
+            failed=self.failed,
+            seconds=self.seconds,
+            cpu_seconds=self.cpu_seconds,
+            alive=self.alive and not self.has_ended(),
+        )
+
+
+class ThreadCrew:
+    """Workers that are threads of this process: they share its memory, and the interpreter's lock where there is one."""
+
+    def __init__(self, size: int) -> None:
+        self.answers: queue.SimpleQueue[tuple[Job, int, int, bool, Any, float, float]] = queue.SimpleQueue()
+        self.tasks: queue.SimpleQueue[tuple[Job, int] | None] = queue.SimpleQueue()
+        self.size = size
+        self.stats = [Stats(worker=n, pid=None, tasks=0, failed=0, seconds=0.0, cpu_seconds=0.0, alive=True)
+                      for n in range(1, size + 1)]
+        self.attendance = contextlib.nullcontext
+        self.threads = [threading.Thread(target=self._work, args=(n,), name=f"syncline worker {n}", daemon=True)
+                        for n in range(1, size + 1)]
+        self.closed = False
+        for thread in self.threads:
+            thread.start()
+
+    def submit(self, job: Job, *, one_each: bool = False) -> None:
+        if self.closed:
+            raise Closed("the pool is closed")
+        for number in range(1, job.total + 1):
+            self.tasks.put((job, number))
+
+    def _work(self, worker: int) -> None:
+        ready: set[int] = set()
+        while (task := self.tasks.get()) is not None:
+            job, number = task
+            init, function, args, numbered = job.call
+            began, used = time.perf_counter(), time.thread_time()
+            try:
+                if init is not None and id(job) not in ready:
+                    exec(init, function.__globals__) if isinstance(init, str) else init()
+                    ready.add(id(job))
+                made, good = function(*args, number) if numbered else function(*args), True
+            except BaseException as error:
+                error.add_note(f"in worker {worker}, {job.name}({number})")
+                made, good = error, False
+            _native.ipc_let_go(good)
+            del task, function, args
+            self.answers.put((job, number, worker, good, made, time.perf_counter() - began, time.thread_time() - used))
+            del made, job
+        self.stats[worker - 1]["alive"] = False
+
+    def pump(self, timeout: float | None) -> bool:
+        try:
+            job, number, who, good, made, seconds, cpu = self.answers.get(timeout != 0, SLICE if timeout is None else timeout)
+        except queue.Empty:
+            return False
+        stats = self.stats[who - 1]
+        stats["tasks" if good else "failed"] += 1
+        stats["seconds"] += seconds
+        stats["cpu_seconds"] += cpu
+        job.note(number, good, made, seconds)
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            for _ in self.threads:
+                self.tasks.put(None)
+
+    def end(self, patience: float = 5.0) -> None:
+        self.close()
+        by = time.monotonic() + patience
+        for thread in self.threads:
+            thread.join(max(0.0, by - time.monotonic()))
+
+    def kill(self) -> None:
+        self.close()  # a thread cannot be ended from outside
+
+    def statistics(self) -> list[Stats]:
+        return [Stats(stats) for stats in self.stats]
+
+
+Crew = ProcessCrew | ThreadCrew
+
+
+def crew(size: int, processes: bool, start_method: str | None) -> Crew:
+    return ProcessCrew(size, start_method) if processes else ThreadCrew(size)
+
+
+def until(over: Callable[[], bool], crew: Crew, timeout: float | None) -> Iterator[None]:
+    """Pumps until ``over`` says so; gives the caller a turn after each message. Ends early at the deadline."""
+    by = None if timeout is None else time.monotonic() + timeout
+    with crew.attendance():
+        while not over():
+            left = None if by is None else max(by - time.monotonic(), 0.0)
+            if not crew.pump(left) and left == 0.0:
+                return
+            yield
+
+
+# A map that nobody keeps still does its work: its crew stays until the last worker has ended.
+_crews: set[ProcessCrew] = set()
+
+
+def _register(crew: ProcessCrew) -> None:
+    for each in [each for each in _crews if each.has_ended()]:
+        _crews.discard(each)
+    _crews.add(crew)
+
+
+@atexit.register
+def _end_all() -> None:
+    """Processes of crews that nobody joined end with the program, as threads would."""
+    for each in list(_crews):
+        if each.maker == os.getpid():  # a fork has nobody to end
+            with contextlib.suppress(Exception):
+                each.kill()

@@ -1,0 +1,96 @@
+"""What a process of a crew does: reads tasks from one channel, writes what became of them into another.
+
+    [WORK, token, bytes]         a function with its arguments, told once
+    [RUN, token, first, last]    call it with these numbers
+    [FORGET, token]              it is not needed any more
+    (token, number, worker, ok, result or error, seconds, processor seconds)      the answer to each number
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any
+
+from syncline._native import ipc_let_go
+from syncline.ipc import _functions
+from syncline.ipc._failures import packed
+
+if TYPE_CHECKING:
+    from syncline._native import Channel
+
+WORK, RUN, FORGET = 0, 1, 2
+
+Work = Callable[[int], Any]
+
+
+def main(worker: int, channels: bytes) -> None:
+    """The whole life of a worker: until its tasks are closed. The channels come pickled, as an invitation: a fork has to join, too."""
+    tasks, results = pickle.loads(channels)
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then decides about its workers
+    works: dict[int, Work] = {}
+    for message in tasks:
+        kind, token, *rest = message
+        if kind == WORK:
+            works[token] = opened(rest[0])
+        elif kind == FORGET:
+            works.pop(token, None)
+        else:
+            for number in range(rest[0], rest[1]):
+                answer(results, worker, token, number, works[token])
+
+
+def answer(results: Channel, worker: int, token: int, number: int, work: Work) -> None:
+    began = time.perf_counter()
+    used = time.process_time()
+    try:
+        made, good = work(number), True
+    except BaseException as error:  # SystemExit too: a worker ends when its crew does
+        made, good = packed(error), False
+    ipc_let_go(good)  # what it had read from a workqueue is done with, or goes back
+    costs = (time.perf_counter() - began, time.process_time() - used)
+    try:
+        results.write((token, number, worker, good, made, *costs))
+    except Exception as error:
+        error.add_note("what the function returned cannot travel to another process")
+        results.write((token, number, worker, False, packed(error), *costs))
+
+
+def opened(data: bytes) -> Work:
+    """The function that calls the user's; one that cannot be made fails whenever it is called."""
+    try:
+        init, function, args, numbered = _functions.loads(data)
+        if isinstance(init, str):
+            exec(compile(init, "<init>", "exec"), function.__globals__)
+        elif init is not None:
+            init()
+    except BaseException as error:
+        failure = error
+
+        def fail(number: int) -> Any:
+            raise failure
+
+        return fail
+    if numbered:
+        return lambda number: function(*args, number)
+    return lambda number: function(*args)
+
+
+def end_with_parent() -> None:
+    """No worker outlives the program that started it, however that ended."""
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="syncline parent", daemon=True).start()

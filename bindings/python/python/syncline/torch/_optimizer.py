@@ -1,0 +1,229 @@
+"""An optimizer whose steps are taken with everybody's gradients, which travel while the backward pass goes on.
+
+Gradients are put end to end into buckets, in the reverse order of the parameters, since that is about the order in
+which they are computed. A bucket starts on its way once it is full and those before it have started, so the order is
+the same on all workers; ``step()`` waits for them. Gradients of the next pass are written straight into the buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from syncline import _native
+from syncline._errors import ConfigurationError, SynclineError
+from syncline._job import tree as job_tree
+from syncline.torch._tensors import REDUCIBLE, memory, start
+
+BUCKET_BYTES = 4 << 20  # large enough to be worth a meeting, small enough that the first starts early
+
+
+def DistributedOptimizer(
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+    op: str = "mean",
+    *,
+    backward_passes_per_step: int = 1,
+) -> Any:
+    """``optimizer``, changed so that gradients are combined over all workers before each step.
+
+    It stays what it was (``isinstance`` holds, schedulers made after it work). ``named_parameters``, usually
+    ``model.named_parameters()``, gives errors their names. ``op`` is mean or sum. With
+    ``backward_passes_per_step=k`` gradients travel with every k-th backward pass, which accumulates as ever.
+
+    ``synchronize()`` waits for the gradients before ``step()`` would, say to clip them; that step then does not wait
+    again. All workers start from the same parameters: ``broadcast_parameters``.
+    """
+    if op not in ("mean", "sum"):
+        raise ConfigurationError(f"DistributedOptimizer: op={op!r} is neither 'mean' nor 'sum'")
+    if backward_passes_per_step < 1:
+        raise ConfigurationError(f"DistributedOptimizer: {backward_passes_per_step} passes for a step is less than one")
+    if hasattr(optimizer, "_syncline"):
+        raise ConfigurationError("DistributedOptimizer: this optimizer is distributed already")
+    if "step" in vars(optimizer):
+        raise ConfigurationError(
+            "DistributedOptimizer: something, perhaps a scheduler, has replaced this optimizer's step\n"
+            "hint: make the DistributedOptimizer first, then the scheduler"
+        )
+    parameters = [each for group in optimizer.param_groups for each in group["params"] if each.requires_grad]
+    names = {id(tensor): name for name, tensor in named_parameters or ()}
+    gradients = _Gradients(parameters, names, op, backward_passes_per_step)
+    kind = type(optimizer)
+    optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
+    optimizer._syncline = gradients
+    return optimizer
+
+
+class _Distributed:
+    """What an optimizer can do beside what it could before."""
+
+    _syncline: _Gradients
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Waits for everybody's gradients, and takes the step."""
+        if closure is not None:
+
+            def reduced() -> Any:
+                with torch.enable_grad():
+                    loss = closure()
+                self._syncline.finish()
+                return loss
+
+            result = super().step(reduced)  # type: ignore[misc]
+        else:
+            if not self._syncline.finished:
+                self._syncline.finish()
+            result = super().step()  # type: ignore[misc]
+        self._syncline.finished = False
+        return result
+
+    def synchronize(self) -> None:
+        """Waits for everybody's gradients now; the next ``step()`` takes them as they are then."""
+        self._syncline.finish()
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Inside of it ``step()`` combines nothing, after ``synchronize()`` in Horovod's manner."""
+        self._syncline.finished = True
+        yield
+        self._syncline.finished = False
+
+    def __getstate__(self) -> Any:
+        inherited: Any = super().__getstate__()  # what a copy needs
+        state = inherited if isinstance(inherited, dict) else vars(self)
+        return {name: value for name, value in state.items() if name != "_syncline"}
+
+
+class _Gradients:
+    """The gradients of all parameters on their way to the others and back."""
+
+    def __init__(self, parameters: list[torch.Tensor], names: dict[int, str], op: str, passes: int) -> None:
+        self.finished = False
+        self._tree = job_tree()
+        self._names, self._op, self._passes = names, op, passes
+        self._hooks: list[Any] = []
+        self._buckets: list[_Bucket] = []
+        self._next = 0
+        self._bucket_of: dict[int, _Bucket] = {}
+        if self._tree.nodes == 1:
+            return
+        for parameter in reversed(parameters):
+            self._place(parameter)
+            self._hooks.append(_when_accumulated(parameter, self._ready))
+
+    def finish(self) -> None:
+        """Sends what has not been sent, waits for everything, and lets every ``grad`` be everybody's."""
+        self._start_until(len(self._buckets))
+        self._next = 0
+        for bucket in self._buckets:
+            bucket.wait()
+        self.finished = True
+
+    def _place(self, parameter: torch.Tensor) -> None:
+        if parameter.dtype not in REDUCIBLE:
+            raise ConfigurationError(f"DistributedOptimizer: gradients of {parameter.dtype} cannot be combined")
+        kind = (parameter.dtype, parameter.device)
+        bucket = self._buckets[-1] if self._buckets else None
+        if bucket is None or bucket.kind != kind or bucket.bytes >= BUCKET_BYTES:
+            bucket = _Bucket(self._tree, kind, self._op, self._passes)
+            self._buckets.append(bucket)
+        bucket.add(parameter)
+        self._bucket_of[id(parameter)] = bucket
+
+    def _ready(self, parameter: torch.Tensor) -> None:
+        self.finished = False
+        bucket = self._bucket_of[id(parameter)]
+        if bucket.started is not None:
+            name = self._names.get(id(parameter), "a parameter")
+            raise SynclineError(
+                f"DistributedOptimizer: {name} has a gradient again before step()\n"
+                "hint: call step() after each backward pass, or give backward_passes_per_step"
+            )
+        bucket.count(parameter)
+        ready = self._next
+        while ready < len(self._buckets) and self._buckets[ready].complete():
+            ready += 1
+        self._start_until(ready)
+
+    def _start_until(self, end: int) -> None:
+        while self._next < end:
+            self._buckets[self._next].start()
+            self._next += 1
+
+
+class _Bucket:
+    """Gradients of one dtype, end to end."""
+
+    def __init__(self, tree: _native.Tree, kind: tuple[torch.dtype, torch.device], op: str, passes: int) -> None:
+        self.kind, self.bytes = kind, 0
+        self.started: Any = None
+        self._tree, self._op, self._passes = tree, op, passes
+        self._parameters: list[torch.Tensor] = []
+        self._counts: dict[int, int] = {}
+        self._flat: torch.Tensor | None = None
+        self._views: list[torch.Tensor] = []
+
+    def add(self, parameter: torch.Tensor) -> None:
+        self._parameters.append(parameter)
+        self._counts[id(parameter)] = 0
+        self.bytes += parameter.numel() * parameter.element_size()
+
+    def count(self, parameter: torch.Tensor) -> None:
+        self._counts[id(parameter)] += 1
+
+    def complete(self) -> bool:
+        return all(count >= self._passes for count in self._counts.values())
+
+    def start(self) -> None:
+        """Sends the gradients on their way; a parameter without one brings zeros."""
+        if self._flat is None:
+            self._make()
+        assert self._flat is not None
+        with torch.no_grad():
+            for parameter, view in zip(self._parameters, self._views, strict=True):
+                if parameter.grad is None:
+                    view.zero_()
+                elif parameter.grad.is_sparse:
+                    view.copy_(parameter.grad.to_dense())
+                    parameter.grad = None
+                elif parameter.grad.data_ptr() != view.data_ptr():
+                    view.copy_(parameter.grad)
+                    parameter.grad = None  # its memory is free for the passes to come
+        array = memory(self._flat if self._flat.device.type == "cpu" else self._flat.cpu())
+        self.started = array, start(self._tree, array, REDUCIBLE[self.kind[0]], self._op)
+
+    def wait(self) -> None:
+        if self.started is None:
+            return
+        array, reduction = self.started
+        reduction.wait()
+        self.started = None
+        assert self._flat is not None
+        with torch.no_grad():
+            if self._flat.device.type != "cpu":
+                self._flat.copy_(torch.from_numpy(array).view(self.kind[0]))
+            for parameter, view in zip(self._parameters, self._views, strict=True):
+                parameter.grad = view
+        for key in self._counts:
+            self._counts[key] = 0
+
+    def _make(self) -> None:
+        total = sum(parameter.numel() for parameter in self._parameters)
+        self._flat = torch.empty(total, dtype=self.kind[0], device=self.kind[1])
+        start = 0
+        for parameter in self._parameters:
+            self._views.append(self._flat[start : start + parameter.numel()].view(parameter.shape))
+            start += parameter.numel()
+
+
+def _when_accumulated(parameter: torch.Tensor, then: Callable[[torch.Tensor], None]) -> Any:
+    """Calls ``then`` each time the parameter's gradient has been added to ``grad``."""
+    if hasattr(parameter, "register_post_accumulate_grad_hook"):
+        return parameter.register_post_accumulate_grad_hook(then)
+    # Older versions: the node that adds the gradient up, kept alive so that the hook stays.
+    node: Any = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+    node.register_hook(lambda *_: then(parameter))
+    return node

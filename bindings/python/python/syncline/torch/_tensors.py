@@ -1,0 +1,82 @@
+"""Tensors as the memory they are: what a reduction may work on, and the way back for what it may not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from syncline import _native
+from syncline._errors import ConfigurationError, DTypeMismatch
+
+REDUCIBLE = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.int8: "int8",
+    torch.int16: "int16",
+    torch.int32: "int32",
+    torch.int64: "int64",
+    torch.uint8: "uint8",
+}
+
+
+def nothing() -> None:
+    """There is no way back to go: the tensor itself was worked on."""
+
+
+def reducible(tensor: torch.Tensor, op: str) -> tuple[Any, str, Callable[[], None]]:
+    """Contiguous memory of this host with the tensor's numbers, their dtype, and what brings the result back."""
+    given = plain = tensor.detach()
+    if given.is_complex():
+        if op not in ("sum", "mean"):
+            raise DTypeMismatch(f"all_reduce: complex numbers have no {op}")
+        given = plain = torch.view_as_real(given)
+    if plain.device.type != "cpu" or not plain.is_contiguous():
+        plain = plain.cpu().contiguous()
+    if plain.dtype == torch.bool:
+        if op in ("sum", "mean"):
+            raise DTypeMismatch(f"all_reduce: the {op} of booleans is no boolean\nhint: use MAX, MIN, BAND or BOR")
+        plain = plain.view(torch.uint8)
+    dtype = REDUCIBLE.get(plain.dtype)
+    if dtype is None:
+        raise DTypeMismatch(f"all_reduce: {tensor.dtype} is not one of {', '.join(REDUCIBLE.values())}")
+    back = nothing if plain.data_ptr() == tensor.data_ptr() else lambda: _give_back(given, plain)
+    return memory(plain), dtype, back
+
+
+def start(tree: _native.Tree, array: Any, dtype: str, op: str) -> _native.Reduction:
+    """Begins to reduce contiguous memory where it lies."""
+    return _native.start_leaves(tree, [array], [dtype], [""], op)
+
+
+def memory(plain: torch.Tensor) -> Any:
+    """A NumPy array over a contiguous tensor's memory; bfloat16, which NumPy lacks, as 16 bits."""
+    flat = plain.reshape(-1)
+    return (flat.view(torch.int16) if plain.dtype == torch.bfloat16 else flat).numpy()
+
+
+def _give_back(given: torch.Tensor, plain: torch.Tensor) -> None:
+    with torch.no_grad():
+        given.copy_(plain.view(given.dtype).reshape(given.shape))
+
+
+def named_tensors(given: Any) -> list[tuple[str, torch.Tensor]]:
+    """The tensors of a module, a state dict, a list of them, or of pairs with names, in the same order everywhere."""
+    if isinstance(given, torch.nn.Module):
+        given = given.state_dict(keep_vars=True)
+    if isinstance(given, torch.Tensor):
+        return [("tensor", given)]
+    if isinstance(given, Mapping):
+        return [(str(name), each) for name, each in given.items() if isinstance(each, torch.Tensor)]
+    if not isinstance(given, Iterable):
+        raise ConfigurationError(f"a module, a state dict or tensors are needed, not {type(given).__name__}")
+    found: list[tuple[str, torch.Tensor]] = []
+    for place, each in enumerate(given):
+        name, tensor = each if isinstance(each, tuple) else (str(place), each)
+        if not isinstance(tensor, torch.Tensor):
+            raise ConfigurationError(f"{name} is a {type(tensor).__name__}, and no tensor")
+        found.append((name, tensor))
+    return found

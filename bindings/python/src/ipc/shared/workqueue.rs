@@ -1,0 +1,312 @@
+//! Workqueues.
+//!
+//! A worker that reads a question has it *in hand* until it answers or reads the next one: should it die before, another gets the question.
+//! That is kept per thread, here, so that a loop of `read()` and `write()` needs to know nothing of it; `take()` says it in so many words.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use syncline::ipc::{self, Family, Item, Side, Taken, Value};
+
+use super::family;
+use super::handle::{Handled, reduce};
+use super::parcel::{Arrays, Parcel, unpacked};
+use super::{nothing, number, open_end, wait};
+use crate::errors;
+use crate::parental::Parental;
+
+/// A question that a thread has in hand. Forgotten without a word, as when the thread ends, it goes back to the queue.
+struct InHand(Option<Item>);
+
+impl InHand {
+    fn finish(mut self) -> Result<(), ipc::Error> {
+        self.0.take().map_or(Ok(()), |item| item.done())
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        if let Some(item) = self.0.take() {
+            let _ = item.give_back(); // fails only where the queue is gone, and with it the question
+        }
+    }
+}
+
+thread_local! {
+    /// What this thread has in hand, by the number of the queue.
+    static IN_HAND: RefCell<HashMap<u64, Parental<InHand>>> = RefCell::new(HashMap::new());
+}
+
+/// Finishes (or, with False, gives back) every question that this thread has in hand: its work has ended.
+#[pyfunction]
+pub(crate) fn ipc_let_go(py: Python<'_>, finished: bool) -> PyResult<()> {
+    let in_hand = IN_HAND.take();
+    if !finished {
+        return Ok(());
+    }
+    let ended: Result<Vec<()>, ipc::Error> = in_hand.into_values().map(|item| item.into_inner().map_or(Ok(()), InHand::finish)).collect();
+    ended.map(drop).map_err(|error| errors::of_ipc(py, &error))
+}
+
+/// Two queues in one: questions from its owner to workers, and answers back. `syncline.ipc.workqueue()` makes it.
+///
+/// The thread that made it is the owner. A question that a worker has read is in its hand until it writes its answer or reads the next one;
+/// if it dies before, the question goes to another. None is an end mark and is never in anybody's hand.
+#[pyclass(frozen, module = "syncline.ipc")]
+pub(crate) struct Workqueue {
+    inner: ipc::Workqueue,
+    family: Family,
+}
+
+impl Workqueue {
+    pub(super) fn over(family: &Family, inner: ipc::Workqueue) -> Workqueue {
+        Workqueue { inner, family: family.clone() }
+    }
+
+    fn key(&self) -> u64 {
+        number(&self.handle())
+    }
+
+    fn is_owner(&self) -> bool {
+        matches!(self.inner.side(), Side::Owner)
+    }
+
+    /// What a read found; the outer None is "nothing there now".
+    fn taken(&self, py: Python<'_>, nonblocking: bool, timeout: Option<f64>) -> PyResult<Option<Item>> {
+        let mut taken = self.inner.try_read().map_err(|error| errors::of_ipc(py, &error))?;
+        if matches!(taken, Taken::Nothing) && !nonblocking {
+            let by = open_end(py, timeout)?;
+            taken = wait(py, || self.inner.read(by))?;
+        }
+        match taken {
+            Taken::Item(item) => Ok(Some(item)),
+            Taken::Nothing => Ok(None),
+            Taken::Over => Err(errors::of_class(py, "Closed", "read: the workqueue is closed and nothing is left in it")),
+        }
+    }
+
+    fn send(&self, py: Python<'_>, parcels: &[Parcel], timeout: Option<f64>) -> PyResult<()> {
+        let refused = |cause| errors::of_ipc(py, &ipc::Error::Unsendable { operation: "write", cause });
+        let values: Vec<Value<'_>> = parcels.iter().map(|parcel| parcel.value(py)).collect::<Result<_, _>>().map_err(refused)?;
+        let mut rest = &values[..];
+        if !self.is_owner()
+            && let Some(answer) = rest.first()
+            && let Some(item) = IN_HAND.with_borrow_mut(|in_hand| in_hand.remove(&self.key()))
+            && let Some(mut item) = item.into_inner()
+            && let Some(item) = item.0.take()
+        {
+            // The answer and the end of the question are one step: whoever dies, both happened or neither.
+            wait(py, || item.answer(answer))?;
+            rest = &values[1..];
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let by = open_end(py, timeout)?;
+        wait(py, || self.inner.write_all(rest, by)).map(drop)
+    }
+}
+
+impl Handled for Workqueue {
+    fn handle(&self) -> Value<'static> {
+        self.inner.handle()
+    }
+
+    fn family(&self) -> &Family {
+        &self.family
+    }
+}
+
+/// Opens a queue; see `syncline.ipc.workqueue`.
+#[pyfunction]
+#[pyo3(signature = (name))]
+pub(crate) fn ipc_workqueue(py: Python<'_>, name: Option<&str>) -> PyResult<(Workqueue, bool)> {
+    let family = family::home(py)?;
+    let opened = match name {
+        Some(name) => ipc::Workqueue::named(&family, name),
+        None => ipc::Workqueue::new(&family).map(|queue| (queue, true)),
+    };
+    let (inner, created) = opened.map_err(|error| errors::of_ipc(py, &error))?;
+    Ok((Workqueue { inner, family }, created))
+}
+
+#[pymethods]
+impl Workqueue {
+    /// Writes each argument as an item of its own: questions if this thread is the owner, else answers.
+    ///
+    /// The first answer after a read ends the question that was read, in one step.
+    #[pyo3(signature = (*items, timeout = None))]
+    fn write(&self, py: Python<'_>, items: &Bound<'_, PyTuple>, timeout: Option<f64>) -> PyResult<()> {
+        let parcels: Vec<Parcel> = items.iter().map(|item| Parcel::of(&item)).collect::<PyResult<_>>()?;
+        self.send(py, &parcels, timeout)
+    }
+
+    /// As `write`, but functions may be closures: what they close over is copied.
+    #[pyo3(signature = (*items, timeout = None))]
+    fn writeup(&self, py: Python<'_>, items: &Bound<'_, PyTuple>, timeout: Option<f64>) -> PyResult<()> {
+        let wrap = py.import("syncline.ipc._functions")?.getattr("with_closures")?;
+        let parcels: Vec<Parcel> = items
+            .iter()
+            .map(|item| if plain(&item) { Parcel::of(&item) } else { Parcel::of(&wrap.call1((item,))?) })
+            .collect::<PyResult<_>>()?;
+        self.send(py, &parcels, timeout)
+    }
+
+    /// The next item: answers if this thread is the owner, else questions. Waits for it, at most `timeout` seconds.
+    ///
+    /// With `nonblocking`, `syncline.ipc.NOTHING` when nothing is there. Closed is raised once the queue is closed and empty.
+    #[pyo3(signature = (nonblocking = false, timeout = None))]
+    fn read<'py>(&self, py: Python<'py>, nonblocking: bool, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let owner = self.is_owner();
+        if !owner
+            && let Some(item) = IN_HAND.with_borrow_mut(|in_hand| in_hand.remove(&self.key()))
+            && let Some(item) = item.into_inner()
+        {
+            item.finish().map_err(|error| errors::of_ipc(py, &error))?;
+        }
+        let Some(item) = self.taken(py, nonblocking, timeout)? else { return nothing(py) };
+        let failed = |error: ipc::Error| errors::of_ipc(py, &error);
+        if owner || matches!(item.value(), Value::Nil) {
+            return unpacked(py, item.into_value().map_err(failed)?, Arrays::Own);
+        }
+        let value = item.value().clone();
+        IN_HAND.with_borrow_mut(|in_hand| in_hand.insert(self.key(), Parental::new(InHand(Some(item)))));
+        // Read-only: should this process die, the next one gets these very bytes.
+        unpacked(py, value, Arrays::Common)
+    }
+
+    /// The next item as an object that says what becomes of it: `value`, `id`, `attempts`, `answer()`, `done()`, `give_back()`.
+    ///
+    /// NOTHING or Closed as `read`.
+    #[pyo3(signature = (nonblocking = false, timeout = None))]
+    fn take<'py>(&self, py: Python<'py>, nonblocking: bool, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let Some(item) = self.taken(py, nonblocking, timeout)? else { return nothing(py) };
+        let (id, attempts, value) = (item.id(), item.attempts(), item.value().clone());
+        let value = unpacked(py, value, Arrays::Common)?.unbind();
+        let inner = Mutex::new(Some(Parental::new(InHand(Some(item)))));
+        Ok(Bound::new(py, WorkqueueItem { inner, value, id, attempts })?.into_any())
+    }
+
+    /// Ends the question that this thread has in hand without an answer.
+    fn done(&self, py: Python<'_>) -> PyResult<()> {
+        let item = IN_HAND.with_borrow_mut(|in_hand| in_hand.remove(&self.key()));
+        let item = item.and_then(Parental::into_inner);
+        item.map_or(Ok(()), InHand::finish).map_err(|error| errors::of_ipc(py, &error))
+    }
+
+    /// Waits until every question that was written so far has been finished, those in somebody's hand too. For the owner only.
+    #[pyo3(signature = (*, timeout = None))]
+    fn drain(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let by = open_end(py, timeout)?;
+        wait(py, || self.inner.drain(by))
+    }
+
+    /// No more items can be written, by anybody; those that wait are woken. What is left can still be read.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        wait(py, || self.inner.close())
+    }
+
+    /// Whether it was closed.
+    fn closed(&self) -> bool {
+        self.inner.closed()
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// Until the queue is closed and empty, or an end mark (None) comes.
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.read(py, false, None) {
+            Ok(item) => Ok(Some(item).filter(|item| !item.is_none())),
+            Err(error) if errors::is_of_class(py, &error, "Closed") => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        reduce(py, self)
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast_exact::<Workqueue>().is_ok_and(|other| other.get().handle() == self.handle())
+    }
+
+    fn __hash__(&self) -> u64 {
+        self.key()
+    }
+}
+
+/// What needs no look for closures inside.
+fn plain(item: &Bound<'_, PyAny>) -> bool {
+    use pyo3::types::{PyBytes, PyFloat, PyInt, PyString};
+    item.is_none()
+        || item.is_instance_of::<PyInt>()
+        || item.is_instance_of::<PyFloat>()
+        || item.is_instance_of::<PyString>()
+        || item.is_instance_of::<PyBytes>()
+}
+
+/// A question in hand; `Workqueue.take()` makes it. A context manager: done at the end of its block, given back when that raises.
+#[pyclass(frozen, module = "syncline.ipc")]
+pub(crate) struct WorkqueueItem {
+    inner: Mutex<Option<Parental<InHand>>>,
+    value: Py<PyAny>,
+    /// The item's number, the same however often it is taken.
+    #[pyo3(get)]
+    id: u64,
+    /// How often it was taken before.
+    #[pyo3(get)]
+    attempts: u32,
+}
+
+impl WorkqueueItem {
+    fn out_of_hand(&self, py: Python<'_>) -> PyResult<Item> {
+        let item = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let item = item.and_then(Parental::into_inner).and_then(|mut item| item.0.take());
+        item.ok_or_else(|| errors::of_class(py, "Closed", "the item was finished or given back already"))
+    }
+}
+
+#[pymethods]
+impl WorkqueueItem {
+    /// What was written.
+    #[getter]
+    fn value(&self, py: Python<'_>) -> Py<PyAny> {
+        self.value.clone_ref(py)
+    }
+
+    /// It is finished.
+    fn done(&self, py: Python<'_>) -> PyResult<()> {
+        self.out_of_hand(py)?.done().map_err(|error| errors::of_ipc(py, &error))
+    }
+
+    /// Writes its answer and finishes it in one step: exactly once, whoever dies.
+    fn answer(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let parcel = Parcel::of(value)?;
+        let value = parcel.value(py).map_err(|cause| errors::of_ipc(py, &ipc::Error::Unsendable { operation: "answer", cause }))?;
+        let item = self.out_of_hand(py)?;
+        wait(py, || item.answer(&value))
+    }
+
+    /// The next reader gets it.
+    fn give_back(&self, py: Python<'_>) -> PyResult<()> {
+        self.out_of_hand(py)?.give_back().map_err(|error| errors::of_ipc(py, &error))
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind, *_error))]
+    fn __exit__(&self, py: Python<'_>, kind: &Bound<'_, PyAny>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
+        match self.out_of_hand(py) {
+            Err(_) => Ok(()), // the block has said what becomes of it
+            Ok(item) if kind.is_none() => item.done().map_err(|error| errors::of_ipc(py, &error)),
+            Ok(item) => item.give_back().map_err(|error| errors::of_ipc(py, &error)),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+"""The glue to frameworks, on the frameworks themselves, as the ranks of jobs of every size.
+
+Each script in ``framework_scripts`` checks one framework and says "all is well" on every worker.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Stage, environment
+from frameworks import JOBS, LAUNCHERS, SCRIPTS, check, python_with, run_file, settings
+from test_netns import Hosts, hosts
+
+__all__ = ["hosts"]  # a fixture, found by its name
+
+jobs = pytest.mark.parametrize(("launcher", "n"), JOBS)
+few = pytest.mark.parametrize(("launcher", "n"), [("syncline", 2), ("mpirun", 4)])
+
+
+@jobs
+def test_data_bars_and_parameters_need_no_framework(stage: Stage, launcher: str, n: int) -> None:
+    check(stage, "data_and_managers.py", "numpy", launcher=launcher, n=n)
+
+
+@jobs
+def test_theanos_shared_variables_add_up(stage: Stage, launcher: str, n: int) -> None:
+    check(stage, "shared_variables.py", "theano", launcher=launcher, n=n)
+
+
+@few
+def test_pytensors_shared_variables_add_up(stage: Stage, launcher: str, n: int) -> None:
+    check(stage, "shared_variables.py", "pytensor", launcher=launcher, n=n)
+
+
+@few
+def test_lasagnes_networks_are_managed(stage: Stage, launcher: str, n: int) -> None:
+    check(stage, "lasagne_managers.py", "lasagne", launcher=launcher, n=n)
+
+
+@few
+def test_the_keras_of_old_calls_back(stage: Stage, launcher: str, n: int) -> None:
+    ended = check(
+        stage, "keras_callbacks.py", "keras", "theano", launcher=launcher, n=n, env={"KERAS_BACKEND": "theano"}
+    )
+    assert ended.out.count("Epoch 6/6") == 1, ended  # one worker prints
+
+
+@few
+def test_keras_calls_back(stage: Stage, launcher: str, n: int) -> None:
+    ended = check(stage, "keras_callbacks.py", "keras", "jax", launcher=launcher, n=n)
+    assert ended.out.count("Epoch 6/6") == 1, ended
+
+
+@jobs
+def test_torch_trains(stage: Stage, launcher: str, n: int) -> None:
+    check(stage, "torch_training.py", "torch", launcher=launcher, n=n)
+
+
+@jobs
+def test_torch_distributed_has_a_backend(stage: Stage, launcher: str, n: int) -> None:
+    check(stage, "torch_backend.py", "torch", launcher=launcher, n=n)
+
+
+@few
+def test_jax_reduces_trees(stage: Stage, launcher: str, n: int) -> None:
+    check(stage, "jax_checks.py", "jax", launcher=launcher, n=n)
+
+
+@pytest.mark.parametrize("n", [2])
+def test_scikit_learns_models_are_managed(stage: Stage, n: int) -> None:
+    check(stage, "scikit.py", "sklearn", launcher="syncline", n=n)
+
+
+def test_a_killed_rank_is_named_by_the_backend_too(stage: Stage) -> None:
+    """DistributedDataParallel hears of it through a future, and says who it was."""
+    ended = subprocess.run(
+        [*LAUNCHERS["syncline"](3), python_with("torch"), str(SCRIPTS / "torch_killed.py")],
+        env=environment(settings(stage.folder)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 128 + signal.SIGKILL, ended
+    for survivor in (0, 2):
+        assert f"rank {survivor} heard: " in ended.stdout, ended
+    assert ended.stdout.count("rank 1 ") >= 2, ended
+
+
+def test_the_variables_of_torchrun_are_enough(stage: Stage) -> None:
+    """No job of Syncline's at all: the processes meet where PyTorch lets them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    python = python_with("torch")
+    told = {**settings(stage.folder), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    code = """
+        import syncline.torch
+        import torch
+        import torch.distributed as dist
+        dist.init_process_group("syncline")
+        net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1, bias=False))
+        net(torch.full((1, 3), dist.get_rank() + 1.0)).sum().backward()
+        print(net.module.weight.grad.tolist())
+        dist.destroy_process_group()
+        """
+    ranks = [stage.start(code, env={**told, "RANK": str(rank)}, python=python) for rank in range(2)]
+    for rank in ranks:
+        ended = rank.end(60)
+        assert (ended.status, ended.out.strip()) == (0, "[[1.5, 1.5, 1.5]]"), ended
+
+
+def test_the_backend_spans_hosts(hosts: Hosts, stage: Stage) -> None:
+    """Three ranks on two hosts, and a group of two that are on different ones."""
+    python = python_with("torch")
+    code = """
+        import syncline.torch
+        import torch
+        import torch.distributed as dist
+        dist.init_process_group("syncline")
+        me = dist.get_rank()
+        tensor = torch.full((1000,), me + 1.0)
+        dist.all_reduce(tensor)
+        pair = dist.new_group([0, 2])
+        mine = torch.full((3,), me + 1.0)
+        if me != 1:
+            dist.all_reduce(mine, group=pair)
+        dist.barrier()
+        print(tensor[0].item(), mine.tolist())
+        """
+    ranks = hosts.start(stage, [1, 1, 2], code, python=python)
+    for rank, said in enumerate(["6.0 [4.0, 4.0, 4.0]", "6.0 [2.0, 2.0, 2.0]", "6.0 [4.0, 4.0, 4.0]"]):
+        ended = ranks[rank].end(90)
+        assert (ended.status, ended.out.strip()) == (0, said), ended
+
+
+@pytest.mark.parametrize(
+    ("module", "advice"),
+    [
+        ("torch", "python3-torch"),
+        ("keras", "pip install keras"),
+        ("jax", "pip install jax"),
+        ("theano", "pip install pytensor"),
+    ],
+)
+def test_a_missing_framework_says_what_to_install(stage: Stage, module: str, advice: str) -> None:
+    ended = stage.run(
+        f"""
+        import sys
+        for name in ("torch", "keras", "jax", "theano", "pytensor"):
+            sys.modules[name] = None       # as if it were not installed
+        import syncline as sl
+        try:
+            sl.{module}
+        except ImportError as error:
+            print(error)
+        """
+    )
+    assert ended.status == 0, ended
+    assert f"syncline.{module} needs {module}" in ended.out, ended
+    assert advice in ended.out, ended
+
+
+def test_the_glue_is_found_by_name_and_loaded_on_demand(stage: Stage) -> None:
+    ended = stage.run(
+        """
+        import sys
+        import syncline as sl
+        glue = {"torch", "keras", "jax", "theano", "sklearn", "data", "progress", "parameters"}
+        assert glue <= set(dir(sl))
+        assert not glue & {name.partition(".")[2] for name in sys.modules if name.startswith("syncline.")}
+        assert sl.data.shard(3) is not None
+        try:
+            sl.tensorflow
+        except AttributeError as error:
+            print(error)
+        """
+    )
+    assert ended.status == 0, ended
+    assert "no attribute 'tensorflow'" in ended.out, ended
+
+
+def test_the_lease_of_a_killed_worker_goes_to_another(stage: Stage) -> None:
+    ended = subprocess.run(
+        [*LAUNCHERS["syncline"](3), sys.executable, str(SCRIPTS / "lease_of_the_dead.py")],
+        env=environment({"SYNCLINE_ON_PEER_LOSS": "continue"}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    seen = sorted(
+        int(word) for line in ended.stdout.splitlines() if "saw" in line for word in line.split("saw")[1].split()
+    )
+    assert seen == list(range(60)), ended
+
+
+SEEDS = Path(__file__).parent / "multiverso_scripts"
+
+
+@pytest.mark.parametrize("launcher", ["syncline", "mpirun"])
+@pytest.mark.parametrize(
+    "script", ["theano_usage.py", "lasagne_usage.py", "lasagne_oldest.py", "keras_usage.py", "gpus.py"]
+)
+def test_the_manuals_blocks_run_as_they_stand(stage: Stage, script: str, launcher: str) -> None:
+    env = {"KERAS_BACKEND": "theano", "PYTHONPATH": os.pathsep.join([str(SEEDS), str(SCRIPTS)])}
+    ended = run_file(stage, SEEDS / script, "theano", "lasagne", launcher=launcher, n=4, env=env)
+    assert ended.out.count("the block has run") == 4, ended

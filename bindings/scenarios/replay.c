@@ -1,0 +1,209 @@
+/* Replays a story in C: replay STORY */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "syncline.h"
+
+enum { MOST = 64 };
+
+static struct {
+    char name[32];
+    syncline_table *table;
+    int dtype;
+    size_t count;
+} tables[MOST];
+static int num_tables, is_sync, line_number;
+static syncline_session *session;
+static syncline_place me;
+static const char *story;
+
+static void stop(const char *why)
+{
+    fprintf(stderr, "%s:%d: %s (%s)\n", story, line_number, why, syncline_last_error());
+    exit(1);
+}
+
+static int dtype_of(const char *name)
+{
+    static const char *names[] = {"float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8"};
+    for (int i = 0; i < 9; ++i)
+        if (strcmp(name, names[i]) == 0) return i;
+    stop("an unknown dtype");
+    return -1;
+}
+
+static int find(const char *name)
+{
+    for (int i = 0; i < num_tables; ++i)
+        if (strcmp(tables[i].name, name) == 0) return i;
+    stop("an unknown table");
+    return -1;
+}
+
+/* Numbers of a story as those of a table, and back. */
+static void store(void *place, int dtype, size_t index, double number)
+{
+    switch (dtype) {
+    case SYNCLINE_FLOAT32: ((float *)place)[index] = (float)number; break;
+    case SYNCLINE_FLOAT64: ((double *)place)[index] = number; break;
+    case SYNCLINE_INT32: ((int32_t *)place)[index] = (int32_t)number; break;
+    case SYNCLINE_INT64: ((int64_t *)place)[index] = (int64_t)number; break;
+    default: stop("a dtype that stories do not use");
+    }
+}
+
+static double load(const void *place, int dtype, size_t index)
+{
+    switch (dtype) {
+    case SYNCLINE_FLOAT32: return ((const float *)place)[index];
+    case SYNCLINE_FLOAT64: return ((const double *)place)[index];
+    case SYNCLINE_INT32: return ((const int32_t *)place)[index];
+    case SYNCLINE_INT64: return (double)((const int64_t *)place)[index];
+    default: return 0;
+    }
+}
+
+static size_t size_of(int dtype) { return dtype == SYNCLINE_FLOAT64 || dtype == SYNCLINE_INT64 ? 8 : 4; }
+
+static int place_of(char **words, int from, int count, const char *word)
+{
+    while (from < count && strcmp(words[from], word) != 0) ++from;
+    return from;
+}
+
+static void read_all(void *out, int dtype, char **words, int from, int to)
+{
+    for (int i = from; i < to; ++i) store(out, dtype, (size_t)(i - from), atof(words[i]));
+}
+
+static void compare(const void *got, int dtype, size_t have, char **words, int from, int count)
+{
+    int plus = place_of(words, from, count, "+");
+    if ((size_t)(plus - from) != have) stop("another number of numbers");
+    for (int i = from; i < plus; ++i) {
+        double wanted = atof(words[i]) + me.num_workers * atof(words[plus + 1 + i - from]);
+        if (load(got, dtype, (size_t)(i - from)) != wanted) stop("a number differs");
+    }
+}
+
+static size_t ids_of(char *text, int64_t *ids)
+{
+    size_t count = 0;
+    for (char *id = strtok(text, ","); id; id = strtok(NULL, ",")) ids[count++] = atoll(id);
+    return count;
+}
+
+static syncline_status make(char **words, int count)
+{
+    char numbers[8 * MOST];
+    syncline_table_options options = {.dtype = dtype_of(words[3]), .updater = words[2], .name = words[1]};
+    syncline_table *table;
+    syncline_status status;
+    size_t size;
+    SYNCLINE_HERE();
+    if (strcmp(words[0], "array") == 0) {
+        size = (size_t)(count - 4);
+        read_all(numbers, options.dtype, words, 4, count);
+        status = syncline_array_create(session, size, &options, numbers, size, &table);
+    } else {
+        size = (size_t)(atoi(words[4]) * atoi(words[5]));
+        status = syncline_matrix_create(session, (uint64_t)atoi(words[4]), (uint64_t)atoi(words[5]), &options, NULL, 0, &table);
+    }
+    if (status == SYNCLINE_OK) {
+        strncpy(tables[num_tables].name, words[1], sizeof tables[0].name - 1);
+        tables[num_tables].table = table, tables[num_tables].dtype = options.dtype, tables[num_tables++].count = size;
+    }
+    return status;
+}
+
+static syncline_status walk(int t, int steps)
+{
+    char delta[8 * MOST], got[8 * MOST];
+    for (int step = 1; step <= steps; ++step) {
+        for (size_t i = 0; i < tables[t].count; ++i) store(delta, tables[t].dtype, i, 0.1 * (me.worker_id + 1) * step);
+        syncline_status status = syncline_table_add(tables[t].table, delta, tables[t].count, NULL, !is_sync);
+        if (status == SYNCLINE_OK) status = syncline_table_get(tables[t].table, got, tables[t].count);
+        if (status != SYNCLINE_OK) return status;
+    }
+    return SYNCLINE_OK;
+}
+
+static syncline_status perform(char **words, int count)
+{
+    char numbers[8 * MOST];
+    int64_t ids[MOST];
+    syncline_status status;
+    const char *command = words[0];
+    if (strcmp(command, "array") == 0 || strcmp(command, "matrix") == 0) return make(words, count);
+    if (strcmp(command, "barrier") == 0) return syncline_barrier(session);
+    if (strcmp(command, "reduce") == 0) {
+        static const char *names[] = {"sum", "prod", "min", "max", "mean"};
+        int op = 0, equals = place_of(words, 2, count, "=");
+        size_t have = (size_t)(equals - 2);
+        syncline_tree *tree;
+        while (op < 4 && strcmp(words[1], names[op]) != 0) ++op;
+        read_all(numbers, SYNCLINE_FLOAT64, words, 2, equals);
+        if ((status = syncline_tree_of(session, &tree)) != SYNCLINE_OK) return status;
+        status = syncline_tree_all_reduce(tree, numbers, have, SYNCLINE_FLOAT64, op, NULL);
+        if (status == SYNCLINE_OK) compare(numbers, SYNCLINE_FLOAT64, have, words, equals + 1, count);
+        syncline_tree_close(tree);
+        return status;
+    }
+    int t = find(words[1]), dtype = tables[t].dtype;
+    if (strcmp(command, "walk") == 0) return walk(t, atoi(words[2]));
+    if (strcmp(command, "add") == 0) {
+        read_all(numbers, dtype, words, 2, count);
+        return syncline_table_add(tables[t].table, numbers, (size_t)(count - 2), NULL, !is_sync);
+    }
+    if (strcmp(command, "add_rows") == 0) {
+        read_all(numbers, dtype, words, 3, count);
+        return syncline_table_add_rows(tables[t].table, ids, ids_of(words[2], ids), numbers, (size_t)(count - 3), NULL, !is_sync);
+    }
+    if (strcmp(command, "get_rows") == 0) {
+        size_t have = (size_t)(place_of(words, 3, count, "+") - 3);
+        status = syncline_table_get_rows(tables[t].table, ids, ids_of(words[2], ids), numbers, have);
+        if (status == SYNCLINE_OK) compare(numbers, dtype, have, words, 3, count);
+        return status;
+    }
+    status = syncline_table_get(tables[t].table, numbers, tables[t].count);
+    if (status != SYNCLINE_OK) return status;
+    if (strcmp(command, "get") == 0) {
+        compare(numbers, dtype, tables[t].count, words, 2, count);
+    } else if (strcmp(command, "bits") == 0) {
+        printf("bits %s ", words[1]);
+        for (size_t i = 0; i < tables[t].count * size_of(dtype); ++i) printf("%02x", (unsigned char)numbers[i]);
+        printf("\n");
+    } else {
+        stop("an unknown command");
+    }
+    return SYNCLINE_OK;
+}
+
+int main(int argc, char **argv)
+{
+    char line[1024], *words[2 * MOST];
+    FILE *file = argc > 1 ? fopen(story = argv[1], "r") : NULL;
+    if (!file) return fprintf(stderr, "replay STORY\n"), 2;
+    while (fgets(line, sizeof line, file)) {
+        int count = 0;
+        ++line_number;
+        for (char *word = strtok(line, " \n"); word && count < 2 * MOST; word = strtok(NULL, " \n")) words[count++] = word;
+        if (count == 0 || words[0][0] == '#') continue;
+        if (strcmp(words[0], "mode") == 0) {
+            is_sync = strcmp(words[1], "sync") == 0;
+            if (syncline_open(is_sync, 0, &session) != SYNCLINE_OK || syncline_where(session, &me) != SYNCLINE_OK) stop("no session");
+        } else if (strcmp(words[0], "fails") == 0) {
+            syncline_status status = perform(words + 2, count - 2);
+            if (status == SYNCLINE_OK) stop("it worked");
+            if (strcmp(syncline_status_name(status), words[1]) != 0) stop("it failed otherwise");
+        } else if (perform(words, count) != SYNCLINE_OK) {
+            stop("it failed");
+        }
+    }
+    fclose(file);
+    for (int i = 0; i < num_tables; ++i) syncline_table_free(tables[i].table);
+    if (syncline_close(session) != SYNCLINE_OK) stop("it did not close");
+    printf("replayed\n");
+    return 0;
+}

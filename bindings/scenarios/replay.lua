@@ -1,0 +1,116 @@
+-- Replays a story in Lua: lua replay.lua STORY
+
+local mv = require 'multiverso'
+local syncline = require 'syncline'
+local tables, workers, mode = {}, 1, 'async'
+
+local function words_of(text)
+   local words = {}
+   for word in text:gmatch('%S+') do words[#words + 1] = word end
+   return words
+end
+
+local function numbers(words, from, to)
+   local found = {}
+   for i = from, to or #words do found[#found + 1] = assert(tonumber(words[i]), words[i]) end
+   return found
+end
+
+local function ids(text)
+   local found = {}
+   for id in text:gmatch('[^,]+') do found[#found + 1] = tonumber(id) end
+   return found
+end
+
+-- n … + m …, from a place on
+local function expected(words, from)
+   local plus = from
+   while words[plus] ~= '+' do plus = plus + 1 end
+   local base, each = numbers(words, from, plus - 1), numbers(words, plus + 1)
+   for i in ipairs(base) do base[i] = base[i] + workers * each[i] end
+   return base
+end
+
+local function flat(tensor) return tensor:view(tensor:nElement()) end
+
+local function compare(tensor, wanted)
+   local got = flat(tensor)
+   assert(#got == #wanted, #got .. ' numbers')
+   for i, number in ipairs(wanted) do
+      assert(got[i] == number, ('number %d is %s, and should be %s'):format(i, tostring(got[i]), number))
+   end
+end
+
+-- Rows as the handler wants them: as many numbers as ids have columns.
+local commands = {}
+
+function commands.array(w)
+   tables[w[2]] = mv.ArrayTableHandler:new(#w - 4, numbers(w, 5), { updater = w[3], dtype = w[4], name = w[2] })
+end
+
+function commands.matrix(w)
+   tables[w[2]] = mv.MatrixTableHandler:new(tonumber(w[5]), tonumber(w[6]), nil, { updater = w[3], dtype = w[4], name = w[2] })
+end
+
+local function add(handler, values, rows)
+   if handler._num_row then handler:add(values, rows, mode == 'async') else handler:add(values, mode == 'async') end
+end
+
+function commands.add(w) add(tables[w[2]], numbers(w, 3)) end
+function commands.add_rows(w) add(tables[w[2]], numbers(w, 4), ids(w[3])) end
+function commands.get(w) compare(tables[w[2]]:get(), expected(w, 3)) end
+function commands.get_rows(w) compare(tables[w[2]]:get(ids(w[3])), expected(w, 4)) end
+function commands.barrier() mv.barrier() end
+
+function commands.reduce(w)
+   local equals = 3
+   while w[equals] ~= '=' do equals = equals + 1 end
+   local value = syncline.DoubleTensor(numbers(w, 3, equals - 1))
+   syncline.tree().allReduce(value, w[2])
+   compare(value, expected(w, equals + 1))
+end
+
+function commands.walk(w)
+   local handler = tables[w[2]]
+   local shape = handler:get()
+   local delta = flat(shape)
+   for step = 1, tonumber(w[3]) do
+      delta:fill(0.1 * (mv.worker_id() + 1) * step)
+      add(handler, delta)
+      handler:get()
+   end
+end
+
+function commands.bits(w)
+   local text = flat(tables[w[2]]:get()):string()
+   print(('bits %s %s'):format(w[2], (text:gsub('.', function(c) return ('%02x'):format(c:byte()) end))))
+end
+
+local function run(words) return commands[words[1]](words) end
+
+local line_number = 0
+for line in io.lines(arg[1]) do
+   line_number = line_number + 1
+   local w = words_of(line)
+   local ok, why = pcall(function()
+      if w[1] == nil or w[1] == '#' then return end
+      if w[1] == 'mode' then
+         mode = w[2]
+         mv.init(mode == 'sync')
+         workers = mv.num_workers()
+      elseif w[1] == 'fails' then
+         local worked = pcall(run, { (table.unpack or unpack)(w, 3) })
+         assert(not worked, 'it worked')
+         local kind = syncline.last_error().kind
+         assert(kind == w[2], 'it failed with ' .. kind)
+      else
+         run(w)
+      end
+   end)
+   if not ok then
+      io.stderr:write(('%s:%d: %s\n'):format(arg[1], line_number, tostring(why)))
+      os.exit(1)
+   end
+end
+mv.shutdown()
+print('replayed')

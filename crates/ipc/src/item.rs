@@ -1,0 +1,247 @@
+//! An item that was taken, and what becomes of it.
+
+use std::sync::Arc;
+
+use syncline_shm::estate::{Block, Held};
+use syncline_shm::queue::{Pushed, Queue, QueueError};
+use syncline_wire::Value;
+
+use crate::passing::{self, Incoming, Outgoing};
+use crate::{Deadline, Error, Family};
+
+/// What an attempt to take an item brought.
+#[derive(Debug)]
+pub enum Taken {
+    /// An item. A nil that somebody wrote is an item too.
+    Item(Item),
+    /// There is none just now.
+    Nothing,
+    /// There is none, and none will come.
+    Over,
+}
+
+impl Taken {
+    /// The item, if there is one.
+    pub fn item(self) -> Option<Item> {
+        if let Taken::Item(item) = self { Some(item) } else { None }
+    }
+}
+
+/// An item that was taken out of a channel or workqueue.
+///
+/// On a lease it is not gone yet: it is finished by [`done`](Item::done), by [`answer`](Item::answer), or when it is dropped. If its
+/// process dies before that, or its thread drops it in a panic, the next reader gets it.
+pub struct Item {
+    value: Value<'static>,
+    id: u64,
+    attempts: u32,
+    lease: Option<Lease>,
+}
+
+struct Lease {
+    family: Family,
+    /// Keeps the object, and with it the queue's memory.
+    _held: Arc<Held>,
+    queue: Arc<Queue>,
+    answers: Option<Arc<Queue>>,
+    cell: u32,
+    block: Option<Arc<Block>>,
+    objects: Vec<u64>,
+}
+
+impl Item {
+    /// An item that is not on a lease.
+    pub(crate) fn owned(incoming: Incoming) -> Item {
+        Item { value: incoming.value, id: incoming.id, attempts: 0, lease: None }
+    }
+
+    /// Takes the oldest item of a leased queue.
+    pub(crate) fn take(
+        family: &Family,
+        held: &Arc<Held>,
+        queue: &Arc<Queue>,
+        answers: Option<&Arc<Queue>>,
+        operation: &'static str,
+    ) -> Result<Taken, Error> {
+        let estate = family.estate();
+        let hand = estate.hand_by(Deadline::never());
+        let failed = |error| Error::of_queue(operation, error, "a latch", Default::default());
+        // Before the look at the items: who closes after it has written is believed.
+        let closed = queue.is_closed();
+        let leased = passing::with_record(|record| {
+            let Some(leased) = queue.lease(record, &|record| passing::claim(estate, record), hand).map_err(failed)? else {
+                return Ok(None);
+            };
+            match passing::received(family, record, true, operation) {
+                Ok(incoming) => Ok(Some((leased, incoming))),
+                Err(error) => {
+                    let _ = queue.finish(leased.cell, hand); // Nobody else could read it either.
+                    Err(error)
+                }
+            }
+        })?;
+        let Some((leased, incoming)) = leased else {
+            // What another process has taken may still come back.
+            let over = closed && queue.is_empty() && !queue.others_work(hand).map_err(failed)?;
+            return Ok(if over { Taken::Over } else { Taken::Nothing });
+        };
+        let Incoming { value, id, block, objects } = incoming;
+        let lease = Lease {
+            family: family.clone(),
+            _held: Arc::clone(held),
+            queue: Arc::clone(queue),
+            answers: answers.cloned(),
+            cell: leased.cell,
+            block,
+            objects,
+        };
+        Ok(Taken::Item(Item { value, id, attempts: leased.returns, lease: Some(lease) }))
+    }
+
+    /// Its value.
+    pub fn value(&self) -> &Value<'static> {
+        &self.value
+    }
+
+    /// Its number in the queue (modulo 2³²); of an answer that was given with [`answer`](Item::answer): the number of its question.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How often it was taken before and came back.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Whether it comes back if this process dies now.
+    pub fn is_leased(&self) -> bool {
+        self.lease.is_some()
+    }
+
+    /// Finishes it.
+    pub fn done(mut self) -> Result<(), Error> {
+        self.lease.take().map_or(Ok(()), Lease::finish)
+    }
+
+    /// Finishes it and returns its value.
+    pub fn into_value(mut self) -> Result<Value<'static>, Error> {
+        self.lease.take().map_or(Ok(()), Lease::finish)?;
+        Ok(std::mem::take(&mut self.value))
+    }
+
+    /// Gives it to whoever reads next, ahead of all newer items.
+    pub fn give_back(mut self) -> Result<(), Error> {
+        let value = std::mem::take(&mut self.value);
+        self.lease.take().map_or(Ok(()), |lease| lease.give_back(value))
+    }
+
+    /// Writes the answer to this question and finishes it, as one step: if this process dies, either both have happened or
+    /// neither, and in that case the question goes to another worker. So each question is answered exactly once.
+    pub fn answer(mut self, value: &Value<'_>) -> Result<(), Error> {
+        const OPERATION: &str = "workqueue answer";
+        let Some(lease) = self.lease.take() else {
+            return Err(Error::LeaseOver { operation: OPERATION });
+        };
+        let Some(answers) = lease.answers.clone() else {
+            return Err(Error::Configuration { operation: OPERATION, detail: "only questions of a workqueue are answered".to_owned() });
+        };
+        let family = lease.family.clone();
+        let estate = family.estate();
+        let mut outgoing = Outgoing::new(&family, value, Some(self.id), OPERATION)?;
+        loop {
+            let hand = estate.hand_by(Deadline::never());
+            let answered = outgoing.with_parcel(|parcel| answers.answer(lease.cell, &parcel, hand));
+            match answered.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))? {
+                Pushed::Some(0) => {
+                    let look = || {
+                        estate.look_around();
+                        true
+                    };
+                    let by = estate.hand_by(Deadline::after(std::time::Duration::from_secs(300)));
+                    let waited = answers.wait_for_room(outgoing.record_len(), by, &look);
+                    waited.map_err(|error| Error::of_queue(OPERATION, error, "room for an answer", Default::default()))?;
+                }
+                Pushed::Some(_) => {
+                    outgoing.sent();
+                    lease.was_finished();
+                    return Ok(());
+                }
+                Pushed::Closed => {
+                    return Err(Error::Closed { operation: OPERATION, what: "the workqueue takes no more answers".to_owned() });
+                }
+            }
+        }
+    }
+}
+
+impl Lease {
+    fn finish(self) -> Result<(), Error> {
+        let hand = self.family.estate().hand_by(Deadline::never());
+        match self.queue.finish(self.cell, hand) {
+            Ok(()) => {
+                self.was_finished();
+                Ok(())
+            }
+            Err(error) => {
+                // It is somebody else's, and so is the block.
+                if let (QueueError::LeaseOver, Some(block)) = (&error, &self.block) {
+                    block.leave();
+                }
+                Err(Error::of_queue("item done", error, "a latch", Default::default()))
+            }
+        }
+    }
+
+    /// The record is gone: its names with it, and whoever waits for the end of a closed queue may be told.
+    fn was_finished(&self) {
+        for object in &self.objects {
+            self.family.estate().count_named(*object, false);
+        }
+        if self.queue.is_closed()
+            && let Some(answers) = &self.answers
+        {
+            answers.wake_readers();
+        }
+    }
+
+    fn give_back(self, value: Value<'static>) -> Result<(), Error> {
+        const OPERATION: &str = "item give back";
+        let estate = self.family.estate();
+        drop(value);
+        // A tensor that somebody still reads here must not change hands: the next reader gets a copy.
+        let copy = match &self.block {
+            Some(block) if Arc::strong_count(block) > 1 => {
+                let bytes: &[u8] = (**block).as_ref();
+                let mut copy =
+                    estate.block(bytes.len()).map_err(|error| Error::System { operation: OPERATION, detail: error.to_string() })?;
+                copy.bytes_mut().copy_from_slice(bytes);
+                Some(copy)
+            }
+            _ => None,
+        };
+        let given = self.queue.give_back(self.cell, copy.as_ref().map(Block::id), estate.hand_by(Deadline::never()));
+        match (&copy, &self.block) {
+            (Some(copy), _) if given.is_ok() => copy.leave(),
+            (None, Some(block)) => block.leave(),
+            _ => {}
+        }
+        given.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))
+    }
+}
+
+impl Drop for Item {
+    fn drop(&mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        if !lease.family.estate().is_original() {
+            return; // A forked child drops a copy of what is still its parent's.
+        }
+        // Nobody is left to tell if it fails; whoever buries this process gives the item back.
+        let _ = if std::thread::panicking() { lease.give_back(std::mem::take(&mut self.value)) } else { lease.finish() };
+    }
+}
+
+impl std::fmt::Debug for Item {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Item({}, {:?})", self.id, self.value)
+    }
+}

@@ -1,0 +1,271 @@
+//! A value on its way through a queue: small ones are copied into it, large ones lie in a block that changes hands.
+//!
+//! ```text
+//!   record   [ block, bytes of it ]  [ n, objects … ]  [ id ]  meta · payload          the first three where flags say so
+//!   block    meta, filled up to 64 · payload
+//! ```
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use syncline_shm::estate::{Block, Estate, Held};
+use syncline_shm::queue::{MOST_INLINE, Parcel, QueueError, Record, WITH_BLOCK, WITH_OBJECTS};
+use syncline_shm::wait::WaitError;
+use syncline_wire::{EncodedValue, Limits, SharedBytes, Value};
+
+use crate::{Error, Family};
+
+/// The body begins with the id of the question that this answers.
+const WITH_ID: u8 = 4;
+
+const ALIGNMENT: usize = syncline_wire::value::ALIGNMENT;
+
+thread_local! {
+    /// Buffers that each thread keeps: metas of values, and the record it reads.
+    static SCRATCH: RefCell<(Vec<u8>, Record)> = RefCell::default();
+}
+
+/// A value laid out for a queue. Until it is [`sent`](Outgoing::sent) it owns its block, and counts as naming its objects.
+pub(crate) struct Outgoing<'v> {
+    family: &'v Family,
+    encoded: EncodedValue<'v>,
+    prefix: Vec<u8>,
+    flags: u8,
+    block: Option<Block>,
+    named: Vec<Arc<Held>>,
+    sent: bool,
+}
+
+impl<'v> Outgoing<'v> {
+    pub(crate) fn new(family: &'v Family, value: &'v Value<'_>, id: Option<u64>, operation: &'static str) -> Result<Outgoing<'v>, Error> {
+        let scratch = SCRATCH.with(|scratch| std::mem::take(&mut scratch.borrow_mut().0));
+        let encoded = value.encode_local(scratch, &Limits::default()).map_err(|cause| Error::Unsendable { operation, cause })?;
+        let mut outgoing = Outgoing { family, encoded, prefix: Vec::new(), flags: 0, block: None, named: Vec::new(), sent: false };
+        let encoded = &outgoing.encoded;
+        let objects = 8 + 8 * encoded.handles();
+        if objects > MOST_INLINE / 2 {
+            let most = (MOST_INLINE / 2 - 8) / 8;
+            return Err(Error::Configuration {
+                operation,
+                detail: format!("a value with {} handles; at most {most} travel in one", encoded.handles()),
+            });
+        }
+        let whole = encoded.meta().len() as u64 + encoded.payload_len();
+        if whole as usize + objects + 24 > MOST_INLINE {
+            outgoing.into_block(operation)?;
+        }
+        if outgoing.encoded.handles() > 0 {
+            outgoing.name_objects(value, operation)?;
+        }
+        if let Some(id) = id {
+            outgoing.flags |= WITH_ID;
+            outgoing.prefix.extend_from_slice(&id.to_le_bytes());
+        }
+        Ok(outgoing)
+    }
+
+    /// The one copy of a large value.
+    fn into_block(&mut self, operation: &'static str) -> Result<(), Error> {
+        let meta = self.encoded.meta();
+        let start = meta.len().next_multiple_of(ALIGNMENT);
+        let len = start + self.encoded.payload_len() as usize;
+        let mut block = self.family.estate().block(len).map_err(|error| Error::System { operation, detail: error.to_string() })?;
+        let bytes = block.bytes_mut();
+        bytes[..meta.len()].copy_from_slice(meta);
+        let mut at = start;
+        for piece in self.encoded.payload() {
+            bytes[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+        self.flags |= WITH_BLOCK;
+        self.prefix.extend_from_slice(&block.id().to_le_bytes());
+        self.prefix.extend_from_slice(&(len as u64).to_le_bytes());
+        self.block = Some(block);
+        Ok(())
+    }
+
+    /// Counts the objects as named before anybody can see the record.
+    fn name_objects(&mut self, value: &Value<'_>, operation: &'static str) -> Result<(), Error> {
+        let handles = value.handles();
+        self.flags |= WITH_OBJECTS;
+        self.prefix.extend_from_slice(&(handles.len() as u64).to_le_bytes());
+        for handle in handles {
+            if handle.family != self.family.id() {
+                let detail = format!("a {} of another family cannot be sent through this one", handle.kind.name());
+                return Err(Error::Configuration { operation, detail });
+            }
+            let held = self.family.estate().hold(handle.object).map_err(|error| Error::of_estate(operation, error))?;
+            self.family.estate().count_named(handle.object, true);
+            self.prefix.extend_from_slice(&handle.object.to_le_bytes());
+            self.named.push(held);
+        }
+        Ok(())
+    }
+
+    /// Shows the record's pieces to `push`.
+    #[inline]
+    pub(crate) fn with_parcel<T>(&self, push: impl FnOnce(Parcel<'_>) -> T) -> T {
+        let payload = self.encoded.payload();
+        match (&self.block, payload.len()) {
+            (Some(_), _) => push(self.parcel(&[&self.prefix])),
+            (None, 0) => push(self.parcel(&[&self.prefix, self.encoded.meta()])),
+            (None, 1) => push(self.parcel(&[&self.prefix, self.encoded.meta(), payload[0]])),
+            (None, _) => push(self.parcel(&self.pieces())),
+        }
+    }
+
+    /// The record's bytes, one after the other.
+    pub(crate) fn pieces(&self) -> Vec<&[u8]> {
+        let mut pieces: Vec<&[u8]> = vec![&self.prefix];
+        if self.block.is_none() {
+            pieces.push(self.encoded.meta());
+            pieces.extend_from_slice(self.encoded.payload());
+        }
+        pieces
+    }
+
+    pub(crate) fn parcel<'p>(&self, pieces: &'p [&'p [u8]]) -> Parcel<'p> {
+        Parcel { flags: self.flags, meta_words: (self.encoded.meta().len() / 8) as u32, pieces }
+    }
+
+    /// Bytes of the record.
+    pub(crate) fn record_len(&self) -> usize {
+        let inline = if self.block.is_some() { 0 } else { self.encoded.meta().len() + self.encoded.payload_len() as usize };
+        self.prefix.len() + inline
+    }
+
+    /// The record is in the queue: the block and the names are the queue's.
+    pub(crate) fn sent(&mut self) {
+        self.sent = true;
+        if let Some(block) = &self.block {
+            block.leave();
+        }
+    }
+}
+
+impl Drop for Outgoing<'_> {
+    fn drop(&mut self) {
+        if !self.sent {
+            for held in &self.named {
+                self.family.estate().count_named(held.number(), false);
+            }
+        }
+        let encoded = std::mem::take(&mut self.encoded);
+        SCRATCH.with(|scratch| scratch.borrow_mut().0 = encoded.into_meta());
+    }
+}
+
+/// What came out of a queue.
+pub(crate) struct Incoming {
+    pub(crate) value: Value<'static>,
+    /// The question's number, or this record's own.
+    pub(crate) id: u64,
+    pub(crate) block: Option<Arc<Block>>,
+    pub(crate) objects: Vec<u64>,
+}
+
+/// Lends this thread's record.
+pub(crate) fn with_record<T>(take: impl FnOnce(&mut Record) -> T) -> T {
+    let mut record = SCRATCH.with(|scratch| std::mem::take(&mut scratch.borrow_mut().1));
+    let result = take(&mut record);
+    record.bytes.shrink_to(MOST_INLINE);
+    SCRATCH.with(|scratch| scratch.borrow_mut().1 = record);
+    result
+}
+
+/// What a reader does before a record is its own: from then on the block is freed with this process.
+pub(crate) fn claim(estate: &Estate, record: &Record) {
+    if let Some((block, _)) = record.block() {
+        estate.adopt(block);
+    }
+}
+
+/// Lends the value of a record that was taken, where it lies.
+#[inline]
+pub(crate) fn lend<T>(family: &Family, record: &Record, operation: &'static str, look: impl FnOnce(&Value<'_>) -> T) -> Result<T, Error> {
+    if record.flags & !WITH_BLOCK != 0 {
+        return received(family, record, false, operation).map(|incoming| look(&incoming.value));
+    }
+    let damaged = |detail: String| Error::Damaged { operation, detail };
+    let meta_len = record.meta_words as usize * 8;
+    let block;
+    let (meta, payload) = match record.block() {
+        Some((name, len)) => {
+            block = family
+                .estate()
+                .received(name, len)
+                .ok_or_else(|| damaged(format!("a record speaks of block {name:x} with {len} bytes")))?;
+            let bytes: &[u8] = block.as_ref();
+            let start = meta_len.next_multiple_of(ALIGNMENT);
+            bytes.get(..meta_len).zip(bytes.get(start..))
+        }
+        None => record.body().split_at_checked(meta_len),
+    }
+    .ok_or_else(|| damaged(format!("a record with {meta_len} bytes of meta is too short")))?;
+    let value = Value::decode_local(meta, payload, &Limits::default()).map_err(|error| damaged(error.to_string()))?;
+    Ok(look(&value))
+}
+
+/// Turns a record that was taken into a value. With `keep`, the record stays in its queue and goes on naming its objects.
+pub(crate) fn received(family: &Family, record: &Record, keep: bool, operation: &'static str) -> Result<Incoming, Error> {
+    let estate = family.estate();
+    let mut body = record.body();
+    let mut id = u64::from(record.number);
+    if record.flags & WITH_ID != 0
+        && let Some((first, rest)) = body.split_first_chunk::<8>()
+    {
+        (id, body) = (u64::from_le_bytes(*first), rest);
+    }
+    let meta_len = record.meta_words as usize * 8;
+    let damaged = |detail: String| Error::Damaged { operation, detail };
+    let limits = Limits::default();
+    let (value, block) = match record.block() {
+        Some((name, len)) => {
+            let block = estate.received(name, len).ok_or_else(|| damaged(format!("a record speaks of block {name:x} with {len} bytes")))?;
+            let block = Arc::new(block);
+            let bytes = SharedBytes::new(Arc::clone(&block) as _);
+            let start = meta_len.next_multiple_of(ALIGNMENT);
+            let payload = bytes.slice(start..bytes.len()).filter(|_| meta_len <= bytes.len());
+            let payload = payload.ok_or_else(|| damaged(format!("{meta_len} bytes of meta in a block of {len}")))?;
+            (Value::decode_shared(&bytes[..meta_len], &payload, &limits), Some(block))
+        }
+        None => {
+            let (meta, payload) =
+                body.split_at_checked(meta_len).ok_or_else(|| damaged(format!("{meta_len} bytes of meta in a record")))?;
+            (Value::decode_local(meta, payload, &limits).map(Value::into_owned), None)
+        }
+    };
+    let mut value = value.map_err(|error| damaged(error.to_string()))?;
+    let mut objects = Vec::new();
+    if record.flags & WITH_OBJECTS != 0 {
+        objects.extend(record.objects());
+        let held: Vec<Arc<Held>> = objects.iter().filter_map(|object| estate.hold(*object).ok()).collect();
+        value.visit_handles(&mut |handle| {
+            let keeper = held.iter().find(|held| held.number() == handle.object && handle.family == family.id());
+            handle.keeper = keeper.map(|held| Arc::clone(held) as _);
+        });
+        if !keep {
+            objects.drain(..).for_each(|object| estate.count_named(object, false));
+        }
+    }
+    Ok(Incoming { value, id, block, objects })
+}
+
+impl Error {
+    pub(crate) fn of_queue(operation: &'static str, error: QueueError, waited_for: &str, waited: Duration) -> Error {
+        match error {
+            QueueError::Wait(WaitError::Timeout | WaitError::Gone) => Error::Timeout {
+                operation,
+                waited_for: waited_for.to_owned(),
+                whom: None,
+                waited,
+                hint: "give a longer timeout, or look whether the other side still works on it",
+            },
+            QueueError::Wait(WaitError::Interrupted) => Error::Interrupted { operation, waited },
+            QueueError::Corrupt(what) => Error::Damaged { operation, detail: what.to_string() },
+            QueueError::Memory(error) => Error::System { operation, detail: error.to_string() },
+            QueueError::LeaseOver => Error::LeaseOver { operation },
+        }
+    }
+}

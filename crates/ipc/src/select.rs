@@ -1,0 +1,49 @@
+//! Reading from whichever of several channels has something first.
+
+use syncline_shm::queue::{Queue, wait_for_any};
+
+use crate::{Channel, Deadline, Error, Read, Status};
+
+/// What [`select`] found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selected {
+    /// Which channel, as the caller counted them; none when all of them are drained.
+    pub index: Option<usize>,
+    /// What was read from it.
+    pub read: Read,
+}
+
+/// Takes an item from the first of the channels that has one; of several, the one that comes first in the list after the
+/// one that was served last by this thread, so that a busy channel cannot starve the others. Waits while any is open.
+pub fn select(channels: &[&Channel], by: Deadline) -> Result<Selected, Error> {
+    const OPERATION: &str = "select";
+    thread_local! {
+        static TURN: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+    loop {
+        let first = TURN.get();
+        let mut drained = 0;
+        for step in 0..channels.len() {
+            let index = first.wrapping_add(step) % channels.len();
+            let read = channels[index].try_read()?;
+            if read.item.is_some() {
+                TURN.set(index + 1);
+                return Ok(Selected { index: Some(index), read });
+            }
+            drained += usize::from(read.status == Status::Drained);
+        }
+        if drained == channels.len() {
+            return Ok(Selected { index: None, read: Read { status: Status::Drained, item: None } });
+        }
+        let open: Vec<&Queue> = channels.iter().filter(|channel| !channel.drained()).map(|channel| channel.queue()).collect();
+        let estate = channels[0].family().estate();
+        let look = || {
+            estate.look_around();
+            true
+        };
+        wait_for_any(&open, by, &look).map_err(|error| {
+            let waited_for = format!("an item in any of {} channels", open.len());
+            Error::of_queue(OPERATION, error.into(), &waited_for, by.waited())
+        })?;
+    }
+}

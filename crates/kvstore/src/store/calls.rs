@@ -1,0 +1,332 @@
+//! Init, push, pull and their relatives, as they run in the caller's thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use syncline_cluster::{Deadline, Error};
+use syncline_optimizer::Key;
+use syncline_tensor::Tensor;
+
+use super::{Home, KvStore, Pull, Push, RowPull, Shared, is_name};
+use crate::RowSparse;
+use crate::compression::{self, Compression};
+use crate::memory::{MemoryKey, not_updating};
+use crate::row_sparse::check_rows;
+use crate::slot::{Held, How, Slot};
+use crate::value::{KeySpec, Output, Value};
+
+/// The values of one key, those of repeated keys together.
+pub(super) type Group<'a> = (Arc<Slot>, std::borrow::Cow<'a, [Value<'a>]>);
+
+impl KvStore {
+    /// Makes keys with these values. In a distributed store every worker makes the same keys, in any order, worker 0's values count, and the call returns when
+    /// they are in place. A row-sparse value may have any of its rows; the others begin as zeros.
+    ///
+    /// `site` says where the caller stands (file and line), for errors that name two calls that differ.
+    ///
+    /// # Errors
+    /// `Configuration` for a key that exists, or a number among names; `ContractMismatch` when workers differ in shape or dtype.
+    pub fn init(&self, pairs: &[(&Key, Value<'_>)], site: &str, by: Deadline) -> Result<(), Error> {
+        not_updating("init")?;
+        let shared = &self.shared;
+        let reserved = shared.reserve(pairs)?;
+        let specs: Vec<(KeySpec, Value<'_>)> = pairs.iter().map(|(key, value)| (KeySpec::of(key, value), *value)).collect();
+        let held: Vec<Held> = match &shared.home {
+            Home::Memory(rule) => {
+                specs.iter().map(|(spec, value)| Held::Memory { key: MemoryKey::new(spec, value), rule: Arc::clone(rule) }).collect()
+            }
+            Home::Job(job) => job.make(&specs, site, by)?.into_iter().map(Held::Table).collect(),
+        };
+        let mut keys = shared.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for ((spec, _), held) in specs.into_iter().zip(held) {
+            keys.insert(spec.key.clone(), Arc::new(Slot::new(spec, held)));
+        }
+        drop(keys);
+        drop(reserved);
+        Ok(())
+    }
+
+    /// Adds up the values of each key, then lets the updater or optimizer change the stored value; without one, a local store and the round of a synchronous one
+    /// replace it. Keys that stand twice are taken together.
+    pub fn push(&self, pushes: &[Push<'_>], by: Deadline) -> Result<(), Error> {
+        not_updating("push")?;
+        let compression = self.shared.compression();
+        for (slot, values) in self.shared.checked("push", pushes, compression)? {
+            self.shared.queue.pass(&slot.line, "push", by)?;
+            slot.push(&values, How { compression, priority: None, by })?;
+        }
+        Ok(())
+    }
+
+    /// Copies the values of keys into all their outputs.
+    ///
+    /// Row-sparse outputs are left alone, with one line of log per key, unless `ignore_sparse` is off; then a local store gives them all rows, and a
+    /// distributed one refuses.
+    pub fn pull(&self, pulls: &mut [Pull<'_, '_>], ignore_sparse: bool, by: Deadline) -> Result<(), Error> {
+        not_updating("pull")?;
+        let slots = self.shared.checked_outputs("pull", pulls, ignore_sparse)?;
+        for (slot, pull) in slots.iter().zip(pulls) {
+            self.shared.pull(slot, pull.outputs, ignore_sparse, by)?;
+        }
+        Ok(())
+    }
+
+    /// A new array with the value of a key, all rows of it.
+    pub fn pull_new(&self, key: &Key, by: Deadline) -> Result<Tensor, Error> {
+        not_updating("pull")?;
+        let slot = self.shared.slot("pull", key)?;
+        self.shared.pull_whole(&slot, by)
+    }
+
+    /// Pushes and pulls in one call. Keys to pull need not be those that are pushed.
+    pub fn push_pull(&self, pushes: &[Push<'_>], pulls: &mut [Pull<'_, '_>], by: Deadline) -> Result<(), Error> {
+        not_updating("pushpull")?;
+        let compression = self.shared.compression();
+        let outputs = self.shared.checked_outputs("pushpull", pulls, true)?;
+        let how = How { compression, priority: None, by };
+        let groups = self.shared.checked("pushpull", pushes, compression)?;
+        for (slot, values) in &groups {
+            self.shared.queue.pass(&slot.line, "pushpull", by)?;
+            // One key and one output, as most are, go in one pass.
+            if let ([pull], [output]) = (&mut *pulls, &outputs[..])
+                && groups.len() == 1
+                && Arc::ptr_eq(slot, output)
+                && let [Output::Dense(dense)] = &mut *pull.outputs
+                && slot.take_trouble().and_then(|()| slot.push_pull(values, dense.bytes(), how))?
+            {
+                return Ok(());
+            }
+            slot.push(values, how)?;
+        }
+        for (slot, pull) in outputs.iter().zip(pulls) {
+            self.shared.pull(slot, pull.outputs, true, by)?;
+        }
+        Ok(())
+    }
+
+    /// Makes keys and pulls them: every worker ends with worker 0's values.
+    pub fn broadcast(&self, pairs: &[(&Key, Value<'_>)], pulls: &mut [Pull<'_, '_>], site: &str, by: Deadline) -> Result<(), Error> {
+        for pull in pulls.iter() {
+            let Some((key, value)) = pairs.iter().find(|(key, _)| *key == pull.key) else {
+                let detail = format!("key {} is among the outputs and not among the values", pull.key);
+                return Err(Error::UnknownKey { operation: "broadcast".into(), detail });
+            };
+            let spec = KeySpec::of(key, value);
+            pull.outputs.iter().try_for_each(|output| spec.check("broadcast", output.dtype(), output.shape()))?;
+        }
+        self.init(pairs, site, by)?;
+        self.pull(pulls, true, by)
+    }
+
+    /// Fills row-sparse outputs with exactly the rows asked for. Only keys that were initialised with rows have them.
+    pub fn row_sparse_pull(&self, pulls: &mut [RowPull<'_, '_>], by: Deadline) -> Result<(), Error> {
+        const WHAT: &str = "row_sparse_pull";
+        not_updating(WHAT)?;
+        let mut wanted = Vec::with_capacity(pulls.len());
+        for pull in pulls.iter() {
+            let (slot, ids) = self.shared.checked_rows(WHAT, pull.key, pull.ids)?;
+            for output in pull.outputs.iter() {
+                slot.spec.check(WHAT, output.dtype(), output.shape())?;
+                if matches!(output, Output::Dense(_)) {
+                    let detail = format!("{WHAT}: key {}: the output must be row-sparse\nhint: `pull` fills dense outputs", pull.key);
+                    return Err(Error::Configuration { detail });
+                }
+            }
+            wanted.push((slot, ids));
+        }
+        for ((slot, ids), pull) in wanted.into_iter().zip(pulls) {
+            let values = self.shared.pull_rows(&slot, &ids, by)?;
+            for output in pull.outputs.iter_mut() {
+                if let Output::RowSparse(rows) = output {
+                    rows.set_rows(ids.clone(), values.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A new row-sparse array with the rows asked for.
+    pub fn row_sparse_pull_new(&self, key: &Key, ids: &[i64], by: Deadline) -> Result<RowSparse, Error> {
+        const WHAT: &str = "row_sparse_pull";
+        not_updating(WHAT)?;
+        let (slot, ids) = self.shared.checked_rows(WHAT, key, ids)?;
+        self.shared.pull_sparse(&slot, ids, by)
+    }
+}
+
+/// Keys that are being made; dropped, they are not any more.
+struct Reserved<'a> {
+    shared: &'a Shared,
+    keys: Vec<Key>,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let mut making = self.shared.making();
+        for key in &self.keys {
+            making.under_way.remove(key);
+        }
+    }
+}
+
+impl Shared {
+    /// Refuses keys that exist, are being made or stand twice, and keeps them from others.
+    fn reserve(&self, pairs: &[(&Key, Value<'_>)]) -> Result<Reserved<'_>, Error> {
+        let mut making = self.making();
+        let names = making.names.or(pairs.first().map(|(key, _)| is_name(key)));
+        let slots = self.slots();
+        for (place, (key, _)) in pairs.iter().enumerate() {
+            self.check_kind("init", key, names)?;
+            if slots.contains_key(key) || making.under_way.contains(key) || pairs[..place].iter().any(|(other, _)| other == key) {
+                return Err(Error::Configuration { detail: format!("init: duplicate init of key {key}") });
+            }
+        }
+        drop(slots);
+        making.names = names;
+        let keys: Vec<Key> = pairs.iter().map(|(key, _)| (*key).clone()).collect();
+        making.under_way.extend(keys.iter().cloned());
+        Ok(Reserved { shared: self, keys })
+    }
+
+    /// The pushes, each key once, with everything about them checked.
+    pub(super) fn checked<'a>(
+        &self,
+        operation: &str,
+        pushes: &[Push<'a>],
+        compression: Option<Compression>,
+    ) -> Result<Vec<Group<'a>>, Error> {
+        let mut groups: Vec<Group<'a>> = Vec::with_capacity(pushes.len());
+        let mut places: std::collections::HashMap<*const Slot, usize> = std::collections::HashMap::new();
+        for push in pushes {
+            let slot = self.slot(operation, push.key)?;
+            for value in push.values {
+                slot.spec.check(operation, value.dtype(), value.shape())?;
+            }
+            if push.values.is_empty() {
+                let detail = format!("{operation}: key {}: there is no value", push.key);
+                return Err(Error::Configuration { detail });
+            }
+            if compression.is_some() {
+                compression::check(operation, &slot.spec, push.values.iter().all(|value| matches!(value, Value::Dense(_))))?;
+            }
+            slot.ready_to_push(operation)?;
+            if pushes.len() == 1 {
+                return Ok(vec![(slot, push.values.into())]);
+            }
+            match places.get(&Arc::as_ptr(&slot)) {
+                Some(place) => groups[*place].1.to_mut().extend_from_slice(push.values),
+                None => {
+                    places.insert(Arc::as_ptr(&slot), groups.len());
+                    groups.push((slot, push.values.into()));
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The keys of a pull, with all outputs checked.
+    fn checked_outputs(&self, operation: &str, pulls: &[Pull<'_, '_>], ignore_sparse: bool) -> Result<Vec<Arc<Slot>>, Error> {
+        let mut slots = Vec::with_capacity(pulls.len());
+        for pull in pulls {
+            let slot = self.slot(operation, pull.key)?;
+            for output in pull.outputs.iter() {
+                slot.spec.check(operation, output.dtype(), output.shape())?;
+                if self.kind.is_distributed() && !ignore_sparse && matches!(output, Output::RowSparse(_)) {
+                    let detail =
+                        format!("{operation}: key {}: a distributed store fills row-sparse outputs by row_sparse_pull only", pull.key);
+                    return Err(Error::Configuration { detail });
+                }
+            }
+            slots.push(slot);
+        }
+        Ok(slots)
+    }
+
+    /// The key, and its rows in order.
+    pub(super) fn checked_rows(&self, operation: &str, key: &Key, ids: &[i64]) -> Result<(Arc<Slot>, Vec<i64>), Error> {
+        let slot = self.slot(operation, key)?;
+        if !slot.spec.sparse {
+            let detail = format!("{operation}: key {key} was not initialised with a row-sparse value\nhint: `pull` gets all of it");
+            return Err(Error::Configuration { detail });
+        }
+        check_rows(&format!("{operation}: key {key}"), ids, slot.spec.rows())?;
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        Ok((slot, ids))
+    }
+
+    /// What must have happened before a key is read.
+    fn before_pull(&self, slot: &Slot, by: Deadline) -> Result<(), Error> {
+        self.queue.pass(&slot.line, "pull", by)?;
+        slot.take_trouble()
+    }
+
+    fn pull(&self, slot: &Slot, outputs: &mut [Output<'_>], ignore_sparse: bool, by: Deadline) -> Result<(), Error> {
+        self.before_pull(slot, by)?;
+        let how = self.how(None, by);
+        let first = outputs.iter().position(|output| matches!(output, Output::Dense(_)));
+        if let Some(first) = first {
+            let (head, rest) = outputs[first..].split_first_mut().expect("it is there");
+            let Output::Dense(dense) = head else { unreachable!("found as a dense one") };
+            slot.pull(dense.bytes(), how)?;
+            for output in rest {
+                if let Output::Dense(other) = output {
+                    other.bytes().copy_from_slice(dense.bytes());
+                }
+            }
+        }
+        if !outputs.iter().any(|output| matches!(output, Output::RowSparse(_))) {
+            return Ok(());
+        }
+        if ignore_sparse {
+            if !slot.warned.swap(true, Relaxed) {
+                tracing::warn!("pull: key {}: row-sparse outputs are left alone; row_sparse_pull fills them", slot.spec.key);
+            }
+            return Ok(());
+        }
+        let ids: Vec<i64> = (0..slot.spec.rows() as i64).collect();
+        let mut whole = vec![0; slot.spec.bytes()];
+        slot.pull(&mut whole, how)?;
+        for output in outputs {
+            if let Output::RowSparse(rows) = output {
+                rows.set_rows(ids.clone(), whole.clone());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn pull_whole(&self, slot: &Slot, by: Deadline) -> Result<Tensor, Error> {
+        self.before_pull(slot, by)?;
+        self.pull_now(slot, None, by)
+    }
+
+    pub(super) fn how(&self, priority: Option<i32>, by: Deadline) -> How {
+        How { compression: self.compression(), priority, by }
+    }
+
+    /// Without waiting for calls in the background, of which this may be one.
+    pub(super) fn pull_now(&self, slot: &Slot, priority: Option<i32>, by: Deadline) -> Result<Tensor, Error> {
+        let mut tensor = Tensor::zeros(slot.spec.dtype, slot.spec.shape.clone());
+        slot.pull(tensor.bytes_mut(), self.how(priority, by))?;
+        Ok(tensor)
+    }
+
+    fn pull_rows(&self, slot: &Slot, ids: &[i64], by: Deadline) -> Result<Vec<u8>, Error> {
+        self.before_pull(slot, by)?;
+        let mut values = vec![0; ids.len() * slot.spec.row_bytes()];
+        slot.pull_rows(ids, &mut values, self.how(None, by))?;
+        Ok(values)
+    }
+
+    fn pull_sparse(&self, slot: &Slot, ids: Vec<i64>, by: Deadline) -> Result<RowSparse, Error> {
+        let values = self.pull_rows(slot, &ids, by)?;
+        RowSparse::new(slot.spec.dtype, slot.spec.shape.dims(), ids, values)
+    }
+
+    pub(super) fn pull_sparse_now(&self, slot: &Slot, ids: Vec<i64>, priority: i32, by: Deadline) -> Result<RowSparse, Error> {
+        let mut values = vec![0; ids.len() * slot.spec.row_bytes()];
+        slot.pull_rows(&ids, &mut values, self.how(Some(priority), by))?;
+        RowSparse::new(slot.spec.dtype, slot.spec.shape.dims(), ids, values)
+    }
+}

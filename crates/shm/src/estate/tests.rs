@@ -1,0 +1,129 @@
+//! A hostile neighbour: whatever stands in shared words, calls end with a result or an error.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::queue::{Parcel, Record};
+
+fn estate() -> Arc<Estate> {
+    Estate::open(Arc::new(Heap::private("test").unwrap()), 1).unwrap()
+}
+
+/// Numbers that look random and are the same in every run.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let word = self.0 ^ self.0 >> 29;
+        match word % 5 {
+            0 => word % 64,
+            1 => u64::MAX - word % 64,
+            2 => 1 << ((word >> 8) % 64),
+            _ => word,
+        }
+    }
+}
+
+fn hand(estate: &Estate) -> Hand<'_> {
+    Hand { me: estate.me(), is_dead: &|_| true, by: Deadline::after(Duration::ZERO) }
+}
+
+#[test]
+fn garbage_in_the_words_of_a_queue_is_an_error_and_no_crash() {
+    let mut noise = Noise(7);
+    for round in 0..300 {
+        let estate = estate();
+        let leased = round % 2 == 1;
+        let held = estate.make_channel(0, leased, 1).unwrap();
+        let queue = held.queue(0, 1);
+        let body = [3_u8; 100];
+        let pieces: [&[u8]; 1] = [&body];
+        let parcel = || Parcel { flags: (round % 4) as u8, meta_words: 2, pieces: &pieces };
+        for _ in 0..5 {
+            queue.push(&[parcel()], hand(&estate)).unwrap();
+        }
+        // The words of the queue, and the heads of its records.
+        let words = estate.segment.region(estate.layout.pages() + held.slot() * layout::OBJECT_PAGE + objects::OWN_WORDS, 1024);
+        let ring = estate.segment.region(estate.layout.object_area(held.slot()), 4096);
+        for _ in 0..=round % 3 {
+            words.word((noise.next() % 128) as usize * 8).store(noise.next(), Ordering::Relaxed);
+            ring.word((noise.next() % 512) as usize * 8).store(noise.next(), Ordering::Relaxed);
+        }
+        let mut record = Record::default();
+        for _ in 0..8 {
+            let _ = queue.push(&[parcel()], hand(&estate));
+            let _ = queue.pop(&mut record, &|_| (), hand(&estate));
+            let _ = (record.block(), record.objects().count(), record.body().len());
+            if let Ok(Some(leased)) = queue.lease(&mut record, &|_| (), hand(&estate)) {
+                let _ = queue.finish(leased.cell, hand(&estate));
+            }
+            let _ = (queue.recover(5, hand(&estate)), queue.others_work(hand(&estate)), queue.len(), queue.unfinished());
+            if let Some((block, len)) = record.block() {
+                drop(estate.received(block, len).inspect(|block| block.leave()));
+            }
+        }
+        drop((queue, held));
+        estate.bury_the_dead();
+    }
+}
+
+#[test]
+fn garbage_in_the_words_of_a_table_is_an_error_and_no_crash() {
+    let mut noise = Noise(3);
+    for round in 0..200 {
+        let estate = estate();
+        let table = TableStore::make(&estate, 1).unwrap();
+        let set = |number: u64| {
+            let key = number.to_le_bytes();
+            let value = [number as u8; 40];
+            table.set(&NewEntry { key: &key, key_meta: 1, value: &[&value], value_meta: 5, objects: &[] })
+        };
+        (0..20).for_each(|number| drop(set(number).unwrap()));
+        let slot = table.held().slot();
+        let words = estate.segment.region(estate.layout.pages() + slot * layout::OBJECT_PAGE + objects::OWN_WORDS, 512);
+        let area = estate.segment.region(estate.layout.object_area(slot), 4096);
+        for _ in 0..=round % 4 {
+            words.word((noise.next() % 64) as usize * 8).store(noise.next(), Ordering::Relaxed);
+            area.word((noise.next() % 512) as usize * 8).store(noise.next(), Ordering::Relaxed);
+        }
+        for number in 0..100 {
+            let _ = (set(number % 40), table.get(&(number % 7).to_le_bytes()), table.remove(&(number % 11).to_le_bytes()));
+        }
+        let _ = (table.entries(), table.len(), table.bytes());
+    }
+}
+
+#[test]
+fn a_free_block_is_used_again_and_memory_beyond_the_idle_limit_goes_back() {
+    let estate = estate();
+    let first = estate.block(100_000).unwrap();
+    let id = first.id();
+    drop(first);
+    let again = estate.block(70_000).unwrap();
+    assert_eq!(again.id(), id);
+    let others: Vec<Block> = (0..50).map(|_| estate.block(8 << 20).unwrap()).collect();
+    assert_eq!(estate.blocks_in_use(), 51);
+    drop((again, others));
+    assert_eq!(estate.blocks_in_use(), 0);
+    let mut fresh = estate.block(8 << 20).unwrap();
+    fresh.bytes_mut().fill(1);
+    assert!(estate.block(estate.largest_block() + 1).is_err());
+}
+
+#[test]
+fn an_object_ends_with_its_last_holder_and_its_number_is_never_used_again() {
+    let estate = estate();
+    let mut numbers = std::collections::HashSet::new();
+    for _ in 0..100 {
+        let held = estate.make_channel(0, false, 1).unwrap();
+        assert!(numbers.insert(held.number()));
+        let number = held.number();
+        assert_eq!(estate.hold(number).unwrap().number(), number);
+        drop(held);
+        assert!(matches!(estate.hold(number), Err(EstateError::NoObject { .. })));
+    }
+    assert!(estate.hold(u64::MAX).is_err() && estate.hold(0).is_err());
+    assert_eq!(estate.objects(), 0);
+}
