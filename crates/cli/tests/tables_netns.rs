@@ -195,7 +195,7 @@ fn few_bits_on_a_slow_link_are_worth_four_times_the_steps() {
     (1..=2).for_each(|host| field.slow_down(host, "100mbit"));
     let layout = Layout { workers: &[1], servers: &[2] };
     let (mut workers, mut servers) = layout.start(&field, &[(PARAMETERS, "10000000"), ("SYNCLINE_TIMEOUT", "60")]);
-    workers.iter_mut().chain(&mut servers).for_each(|program| program.succeed(LIMIT));
+    workers.iter_mut().chain(&mut servers).for_each(|program| program.succeed(LIMIT * 4));
     let transcript = workers[0].transcript();
     let rate = |what: &str| -> f64 {
         let line = transcript.lines().find_map(|line| line.strip_prefix(what)).unwrap_or_else(|| panic!("{what}: {transcript}"));
