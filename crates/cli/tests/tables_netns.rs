@@ -13,14 +13,16 @@ use field::program::{Program, command, rank_words};
 use field::training;
 use syncline_testkit::ranks::eventually;
 use syncline_testkit::sim::Chance;
+use tables::slow::PARAMETERS;
 use tables::verdict::{assert_exact, assert_told};
-use tables::{Mode, ORDER, Order, Victim};
+use tables::{GRADIENTS, Mode, ORDER, Order, Victim};
 
 const STEPS: u64 = 10;
 
 #[test]
 fn as_a_rank() {
     tables::worker::work_if_asked();
+    tables::slow::measure_if_asked();
     training::train_if_asked();
 }
 
@@ -32,6 +34,7 @@ struct Layout {
 
 const ONE_HOST: Layout = Layout { workers: &[1, 1, 1, 1], servers: &[] };
 const TWO_HOSTS: Layout = Layout { workers: &[1, 1, 2, 2], servers: &[] };
+const THREE_HOSTS: Layout = Layout { workers: &[1, 2, 3, 3], servers: &[] };
 const SERVERS_ELSEWHERE: Layout = Layout { workers: &[1, 1, 1, 2], servers: &[2, 1] };
 
 impl Layout {
@@ -141,6 +144,66 @@ fn a_worker_killed_on_another_host_is_named_by_the_others() {
             assert_told(&order, layout.workers(), std::time::Duration::from_secs(2), &format!("{mode}, {name}{words}\n"));
         }
     }
+}
+
+#[test]
+fn every_gradient_steps_once_wherever_tables_live() {
+    if !ready() {
+        return;
+    }
+    let field = Field::new(3, Addresses::V4);
+    for mode in Mode::ALL {
+        for (name, layout) in [("two hosts", &TWO_HOSTS), ("servers elsewhere", &SERVERS_ELSEWHERE), ("three hosts", &THREE_HOSTS)] {
+            let folder = tempfile::tempdir().expect("a scratch folder");
+            let order = Order { mode, steps: STEPS, victim: None, endless: false, folder: folder.path().to_owned() };
+            let (mut workers, mut servers) = layout.start(&field, &[(ORDER, &order.to_string()), (GRADIENTS, "1")]);
+            workers.iter_mut().chain(&mut servers).for_each(|program| _ = program.end(LIMIT));
+            let words: String = workers.iter().chain(&servers).map(Program::transcript).collect();
+            assert_exact(&order, layout.workers(), &format!("{mode}, {name}{words}\n"));
+            workers.iter_mut().chain(&mut servers).for_each(|program| program.succeed(LIMIT));
+        }
+    }
+}
+
+#[test]
+fn a_worker_killed_in_a_push_leaves_whole_steps_on_servers_elsewhere() {
+    if !ready() {
+        return;
+    }
+    let (layout, field) = (&SERVERS_ELSEWHERE, Field::new(2, Addresses::V4));
+    let runs = std::env::var("SYNCLINE_KILL_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(6);
+    for (seed, (mode, victim)) in (500..500 + runs).zip(Mode::ALL.into_iter().flat_map(|mode| [(mode, 1), (mode, 3)]).cycle()) {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let order = order_to_kill(mode, victim, seed, false, folder.path());
+        let env = [(ORDER, order.to_string()), (GRADIENTS, "1".into()), ("SYNCLINE_ON_PEER_LOSS", "continue".into())];
+        let (mut workers, _servers) = layout.start(&field, &env.each_ref().map(|(name, value)| (*name, value.as_str())));
+        workers.iter_mut().for_each(|program| _ = program.end(LIMIT));
+        let words: String = workers.iter().map(Program::transcript).collect();
+        assert_exact(&order, layout.workers(), &format!("{order}{words}\n"));
+    }
+}
+
+/// Steps of a model with ten million parameters whose server is behind a link of 100 Mbit/s. Run alone and by hand:
+/// `cargo test --release -p syncline-cli --test tables_netns few_bits -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn few_bits_on_a_slow_link_are_worth_four_times_the_steps() {
+    if !ready() {
+        return;
+    }
+    let field = Field::new(2, Addresses::V4);
+    (1..=2).for_each(|host| field.slow_down(host, "100mbit"));
+    let layout = Layout { workers: &[1], servers: &[2] };
+    let (mut workers, mut servers) = layout.start(&field, &[(PARAMETERS, "10000000"), ("SYNCLINE_TIMEOUT", "60")]);
+    workers.iter_mut().chain(&mut servers).for_each(|program| program.succeed(LIMIT * 4));
+    let transcript = workers[0].transcript();
+    let rate = |what: &str| -> f64 {
+        let line = transcript.lines().find_map(|line| line.strip_prefix(what)).unwrap_or_else(|| panic!("{what}: {transcript}"));
+        line.trim().parse().expect("steps per second")
+    };
+    transcript.lines().filter(|line| line.starts_with("push")).for_each(|line| println!("{line}"));
+    assert!(rate("push 2bit pull - ") >= 4.0 * rate("push none pull - "), "pushes: {transcript}");
+    assert!(rate("push 2bit pull int8 ") >= 4.0 * rate("push none pull none "), "pushes and pulls: {transcript}");
 }
 
 /// Adds and gets of one worker with a server on another host, beside the same bytes through a plain socket: between the same

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use syncline_shm::duplex::Duplex;
 use syncline_shm::wait::Deadline;
 use syncline_transport::{Address, Connection, DialConfig, DialError, JobKey, Link, Severer, dial_any_until};
@@ -39,6 +40,20 @@ impl Lane {
 
 /// Calls that nobody here has asked for yet. A member makes a few per neighbour; more is a mistake or mischief.
 const MOST_UNANSWERED: usize = 65_536;
+
+/// From so many links on, the usual limit of 1024 descriptors may be reached.
+const MANY: usize = 256;
+
+/// Tables have links of their own, and there may be hundreds of tables: what the administrator allows is asked for.
+fn allow_more_descriptors() {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::debug!("the limit of descriptors stays as it is: {error}");
+        }
+    }
+}
 
 /// Why a link could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +117,9 @@ impl Switchboard {
         let mut severers = self.severers.lock().expect("no panic while held");
         severers.retain(|(_, severer)| !severer.is_last());
         severers.push((peer.rank, link.severer()));
+        if severers.len() == MANY {
+            allow_more_descriptors();
+        }
         Ok(link)
     }
 

@@ -26,7 +26,7 @@ pub use error::Error;
 pub use session::Session;
 pub use syncline_cluster::{Deadline, ErrorKind, Group, Lane, OnPeerLoss, Role, Settings, Topology, TransportChoice, Who, bootstrap};
 pub use syncline_collective as collective;
-pub use syncline_table::{AddOptions, Consistency, Pending, Shape as TableShape, SharedArray, Spec, Table, Updater};
+pub use syncline_table::{AddOptions, Consistency, Pending, Placement, Shape as TableShape, SharedArray, Spec, Table, Updater};
 pub use syncline_tensor::kernels::ReduceOp;
 pub use syncline_tensor::{DType, Element, bf16, f16};
 pub use syncline_transport as transport;

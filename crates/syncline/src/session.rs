@@ -180,6 +180,12 @@ impl Session {
         Ok(self.tables.create(spec, initial, site, deadline)?)
     }
 
+    /// The tables below the typed ones, where tables are made by name and rules are set.
+    #[doc(hidden)]
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
     /// A key-value store in the manner of MXNet's, by the name of its type; local ones need no session, see [`KvStore::local`](crate::kvstore::KvStore::local).
     ///
     /// Every worker makes the same distributed stores in the same order.

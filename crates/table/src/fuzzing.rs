@@ -2,6 +2,8 @@
 //!
 //! Each returns whether it accepted the bytes, so that a test can tell that good ones do come through.
 
+use crate::named::Word;
+use crate::spread::Code;
 use crate::spread::messages::{Bounds, Reply, Request, Rows};
 use crate::spread::protocol::Report;
 
@@ -20,6 +22,28 @@ pub fn table_request(data: &[u8]) -> bool {
     let decoded = Request::decode(&again, payload, &bounds).expect("what was accepted can be sent");
     assert_eq!(decoded.encode(), again, "and reads the same");
     true
+}
+
+/// Words that claim to be numbers in few bits: the first byte says which code, the second how many numbers there are, and whether they lie oddly.
+pub fn table_words(data: &[u8]) -> bool {
+    let [which, count, words @ ..] = data else { return false };
+    let codes =
+        [Code::TwoBit { threshold: 0.5 }, Code::OneBit { threshold: 0.0 }, Code::F16, Code::BF16, Code::Int8, Code::TopK { ratio: 0.25 }];
+    let (code, numbers, odd) = (codes[usize::from(*which) % codes.len()], usize::from(count >> 1), usize::from(count & 1));
+    let mut room = vec![0; numbers * 4 + odd];
+    if code.decode(words, &mut room[odd..]).is_err() {
+        return false;
+    }
+    assert!(code.takes(words.len() as u64, numbers as u64), "no other length is accepted");
+    true
+}
+
+/// What a member says to all about tables.
+pub fn table_word(data: &[u8]) -> bool {
+    Word::decode(data).is_some_and(|word| {
+        assert_eq!(word.encode().ok().and_then(|again| Word::decode(&again)), Some(word), "what was accepted reads the same");
+        true
+    })
 }
 
 /// A reply, or a report of a share about a dead worker.
@@ -45,6 +69,12 @@ mod tests {
         let add = Request::Add { sequence: 1, rows: Rows::Listed(2), options: AddOptions::default(), hold: None, patience: 5 };
         let data = [&24u64.to_le_bytes()[..], &[8], &add.encode()].concat();
         assert!(table_request(&data));
+        let code = Code::Int8;
+        let words = Request::AddWords { sequence: 1, code, options: AddOptions::default(), hold: None, patience: 5 };
+        let bytes = code.quantizer().encoded_len(2000) as u64;
+        assert!(table_request(&[&bytes.to_le_bytes()[..], &[16 | 2], &words.encode()].concat()), "a thousand rows of two floats");
+        assert!(table_words(&[0, 32, 0xff, 0xff, 0xff, 0xff]) && !table_words(&[0, 32, 0xff]));
+        assert!(table_word(&Word::Finished { worker: 2 }.encode().expect("a few bytes")));
         assert!(table_reply(&Reply::Data { rows: 3 }.encode()));
     }
 
@@ -54,6 +84,8 @@ mod tests {
             for bytes in [&data, &small] {
                 table_request(bytes);
                 table_reply(bytes);
+                table_words(bytes);
+                table_word(bytes);
             }
         }
     }

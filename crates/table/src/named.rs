@@ -60,7 +60,7 @@ pub(crate) struct Entry {
 }
 
 impl Word {
-    fn encode(&self) -> Result<Vec<u8>, Error> {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, Error> {
         let encoded = encode_message("word about tables", self, Vigil::MOST_IN_NOTICE);
         encoded.map_err(|error| Error::Configuration { detail: format!("{error}\nhint: shorter names") })
     }

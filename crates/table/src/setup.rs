@@ -221,10 +221,11 @@ impl Settled {
         if let Some((index, share)) = &self.share {
             here[*index] = Some(Arc::clone(share));
         }
+        let consistency = if ground.workers.len() == 1 { Consistency::Async } else { self.spec.consistency };
         let form = Form {
             layout: self.layout.clone(),
             row_bytes: self.spec.row_bytes(),
-            consistency: if ground.workers.len() == 1 { Consistency::Async } else { self.spec.consistency },
+            everywhere: consistency != Consistency::Async || self.spec.updater == Updater::Gradient,
             lanes: lanes(&self.spec, self.places.workers.len() as u32),
         };
         let spread = Arc::new(Spread::open(Arc::clone(&self.places), worker, form, here, Arc::clone(&self.reach), &ground.gates, by)?);

@@ -284,7 +284,7 @@ impl Inner {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one add, with all that may be said of it")]
+    #[expect(clippy::too_many_arguments, reason = "those of `Table::add`, its handle and its turn")]
     fn add(
         &self,
         this: &Arc<Inner>,
@@ -351,7 +351,7 @@ impl Inner {
         code.check().or_else(refused)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one add, with all that may be said of it")]
+    #[expect(clippy::too_many_arguments, reason = "those of `Table::add_quantized`, its handle and its turn")]
     fn add_words(
         &self,
         this: &Arc<Inner>,

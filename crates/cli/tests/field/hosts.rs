@@ -153,6 +153,12 @@ impl Field {
         batch(&[], &[format!("link set {} down", self.port(host))]);
     }
 
+    /// Lets a host send no faster than this, for example `100mbit`.
+    pub(crate) fn slow_down(&self, host: usize, rate: &str) {
+        let words = ["netns", "exec", &self.namespace(host), "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate];
+        ip(&[&words[..], &["burst", "256kb", "latency", "50ms"]].concat()).expect("tbf is there");
+    }
+
     /// Runs `words` on a host, as its own process with the host's name.
     pub(crate) fn on(&self, host: usize, words: &[String]) -> Vec<String> {
         let enter = [

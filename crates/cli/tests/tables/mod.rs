@@ -7,6 +7,7 @@
 //! adds of each worker it has seen, and a torn add shows wherever it was torn.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod slow;
 pub(crate) mod verdict;
 pub(crate) mod worker;
 
@@ -18,6 +19,9 @@ use syncline_testkit::sim::Chance;
 
 /// The environment variable that holds the order.
 pub(crate) const ORDER: &str = "TABLES_ORDER";
+
+/// Where this is set the tables are gradient tables made by name, whose optimizer adds.
+pub(crate) const GRADIENTS: &str = "TABLES_GRADIENTS";
 
 /// Elements of the array that every worker adds to as a whole: many stripes, so that an add has a middle.
 pub(crate) const ARRAY: usize = 700_000;

@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Signal, getpid, kill_process};
-use syncline::{AddOptions, Config, Consistency, DType, Deadline, Error, Session, Spec, Table};
+use syncline::{AddOptions, Config, Consistency, DType, Deadline, Error, Session, Spec, Table, Updater};
+use syncline_optimizer::Optimizer;
 
-use super::{ARRAY, COLS, Mode, ORDER, Order, ROWS, rows_of, unit};
+use super::{ARRAY, COLS, GRADIENTS, Mode, ORDER, Order, ROWS, rows_of, unit};
 
 /// The body of each test binary's `as_a_rank`.
 pub(crate) fn work_if_asked() {
@@ -34,17 +35,30 @@ fn work(order: &Order, diary: &mut Diary) -> Result<(), Error> {
         Mode::Sync => Consistency::Sync,
         Mode::Bounded => Consistency::Bounded(2),
     };
-    let spec = |spec: Spec, name: &str| spec.with_dtype(DType::I64).with_consistency(consistency).named(name);
-    let array = session.create_table(spec(Spec::array(ARRAY as u64), "array"), None)?;
-    let matrix = session.create_table(spec(Spec::matrix(ROWS as u64, COLS as u64), "matrix"), None)?;
+    let by = || Deadline::after(session.timeout());
+    let gradients = std::env::var_os(GRADIENTS).is_some();
+    if gradients && worker == 0 {
+        // A step adds what it is given, so that the same sums tell what was lost or came twice.
+        let adds = Optimizer::create("sgd", &[("learning_rate", (-1.0).into())]).expect("a sound optimizer");
+        session.tables().set_rule(0, Some(adds), false, by())?;
+    }
+    let create = |spec: Spec, name: &str| {
+        let spec = spec.with_consistency(consistency).named(name);
+        match gradients {
+            true => Ok(session.tables().create_named(spec.with_dtype(DType::F64).with_updater(Updater::Gradient), None, "here", by())?),
+            false => session.create_table(spec.with_dtype(DType::I64), None),
+        }
+    };
+    let array = create(Spec::array(ARRAY as u64), "array")?;
+    let matrix = create(Spec::matrix(ROWS as u64, COLS as u64), "matrix")?;
     session.barrier()?;
     diary.note(&format!("ready {worker}"));
 
     let victim = order.victim.filter(|victim| victim.worker == worker);
-    let all = units(worker, ARRAY);
-    let some = units(worker, rows_of(worker, 1).len() * COLS);
+    let unit = if gradients { (unit(worker) as f64).to_le_bytes() } else { unit(worker).to_le_bytes() };
+    let all = unit.repeat(ARRAY);
+    let some = unit.repeat(rows_of(worker, 1).len() * COLS);
     let mut seen = vec![0; all.len()];
-    let by = || Deadline::after(session.timeout());
     // How long adds took so far, to the array and to the matrix.
     let mut lengths = [Vec::new(), Vec::new()];
     for step in 1.. {
@@ -95,6 +109,12 @@ fn work(order: &Order, diary: &mut Diary) -> Result<(), Error> {
 fn keep(table: &Table, session: &Session, path: &Path) -> Result<(), Error> {
     let mut bytes = vec![0; table.spec().bytes()];
     table.get(&mut bytes, None, Deadline::after(session.timeout()))?;
+    if table.spec().dtype() == DType::F64 {
+        for number in bytes.chunks_exact_mut(8) {
+            let whole = f64::from_le_bytes((&*number).try_into().expect("eight bytes")) as i64;
+            number.copy_from_slice(&whole.to_le_bytes());
+        }
+    }
     std::fs::write(path, bytes).expect("the test's folder can be written");
     Ok(())
 }
@@ -116,10 +136,6 @@ fn die_after(delay: Duration, start: Instant, diary: &Diary) {
         let _ = file.write_all(format!("dies {}\n", micros()).as_bytes());
         let _ = kill_process(getpid(), Signal::KILL);
     });
-}
-
-fn units(worker: u32, numbers: usize) -> Vec<u8> {
-    unit(worker).to_le_bytes().repeat(numbers)
 }
 
 /// A file that gets a line at a time, each in one write.

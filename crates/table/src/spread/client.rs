@@ -22,8 +22,8 @@ use super::line::Line;
 use super::parts::{At, Load, Member, Pairs, Parts, Rest, split};
 use super::reach::{Places, Reach};
 use super::words::Code;
+use crate::AddOptions;
 use crate::share::{LaneInfo, Share};
-use crate::{AddOptions, Consistency};
 
 /// Adds up to this size go straight into the socket when the way is free.
 const SMALL: usize = 64 << 10;
@@ -39,8 +39,8 @@ pub(crate) struct Form {
     pub(crate) layout: Layout,
     /// Bytes of a row, or of a key's value.
     pub(crate) row_bytes: usize,
-    /// How far views may drift apart.
-    pub(crate) consistency: Consistency,
+    /// Every add is one to every part, if only a tick: clocks and counts of updates are the same everywhere.
+    pub(crate) everywhere: bool,
     /// The lanes of every share.
     pub(crate) lanes: Vec<LaneInfo>,
 }
@@ -129,7 +129,7 @@ impl Spread {
             name: places.name.clone(),
             layout: form.layout.clone(),
             row_bytes: form.row_bytes,
-            ticks: form.consistency != Consistency::Async,
+            ticks: form.everywhere,
             members,
             reach: Arc::clone(&reach),
             failure: None,
@@ -180,7 +180,7 @@ impl Spread {
             parts.surface(by)?;
             return settled;
         }
-        let touched = split(&table.form.layout, &table.places.name, "add", ids, table.form.consistency != Consistency::Async)?.len();
+        let touched = split(&table.form.layout, &table.places.name, "add", ids, table.form.everywhere)?.len();
         if touched <= 1
             && let Some(mut parts) = table.parts.try_take()
             && table.queue().adds.is_empty()

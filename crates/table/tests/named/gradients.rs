@@ -123,6 +123,49 @@ fn where_a_gradient_table_lives_never_shows() {
 }
 
 #[test]
+fn asynchronous_steps_count_the_same_wherever_rows_live() {
+    let optimizers = [
+        adam(), // lazy: rows that are absent stay as they are, but the update counts
+        Optimizer::create("sgd", &[("momentum", 0.9.into()), ("lazy_update", false.into()), ("wd", 0.1.into())]).expect("sgd"),
+    ];
+    for (which, optimizer) in optimizers.iter().enumerate() {
+        let mut first: Option<Vec<Vec<u8>>> = None;
+        for (hosts, roles) in
+            [&["both"][..], &["worker", "server"], &["worker", "server", "server"], &["both", "server"]].iter().enumerate()
+        {
+            for placement in [Placement::Split, Placement::Whole { on: 1 }] {
+                let name = format!("steps{which}-{hosts}-{}", placement == Placement::Split);
+                let seen = job(&name, roles, if hosts == 0 { Auto } else { Tcp }, |_, tables, _| {
+                    let spec = Spec::matrix(600, 7).named("w").with_updater(Updater::Gradient).placed(placement);
+                    tables.set_rule(0, Some(optimizer.clone()), false, soon()).expect("set");
+                    let table = tables.create_named(spec, Some(&bytes((0..4200).map(|index| index as f32))), "here", soon()).expect("made");
+                    let mut chance = Chance::new(9);
+                    let rounds = (0..12).map(|round| {
+                        // Rows of one end, of both, of none.
+                        let ids: Vec<i64> = match round % 4 {
+                            0 => vec![1, 5, 1],
+                            1 => vec![599, 400],
+                            2 => vec![0, 300, 599],
+                            _ => vec![],
+                        };
+                        table.add(&bytes(gradient(&mut chance, ids.len() * 7)), Some(&ids), &PLAIN, round % 2 == 0, soon()).expect("added");
+                        let mut out = vec![0; 4200 * 4];
+                        table.get(&mut out, None, soon()).expect("got");
+                        out
+                    });
+                    rounds.collect::<Vec<_>>()
+                });
+                for seen in seen.into_iter().flatten() {
+                    let expected = first.get_or_insert_with(|| seen.clone());
+                    let differs = seen.iter().zip(expected.iter()).position(|(seen, expected)| seen != expected);
+                    assert_eq!(differs, None, "optimizer {which}, {roles:?} {placement:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn late_rules_and_new_rates_of_any_worker_reach_every_server() {
     for (hosts, (roles, transport)) in HOSTS.iter().enumerate() {
         job(&format!("late{hosts}"), roles, *transport, |job, tables, worker| {

@@ -145,7 +145,7 @@ fn throughput_of_add_and_get_over_tcp() {
             workers: vec![0],
         });
         let hub = Hub::new(Plan::new(&[0..1], 1, Consistency::Async).timeout, true);
-        let form = Form { layout: Layout::Ranges(vec![0..rows]), row_bytes: 4, consistency: Consistency::Async, lanes: Vec::new() };
+        let form = Form { layout: Layout::Ranges(vec![0..rows]), row_bytes: 4, everywhere: false, lanes: Vec::new() };
         let service = Service {
             places: Arc::clone(&places),
             index: 0,

@@ -173,7 +173,7 @@ impl Plan {
         let form = Form {
             layout: Layout::Ranges(self.ranges.clone()),
             row_bytes: self.cols * self.dtype.size(),
-            consistency: self.consistency,
+            everywhere: self.consistency != Consistency::Async,
             lanes: shares[0].lanes(),
         };
         self.start(form, shares, &[])
@@ -191,7 +191,7 @@ impl Plan {
         let form = Form {
             layout: Layout::Hashed(self.ranges.len()),
             row_bytes: self.dtype.size(),
-            consistency: self.consistency,
+            everywhere: self.consistency != Consistency::Async,
             lanes: keys[0].lanes(),
         };
         self.start(form, keys.iter().map(|share| Arc::clone(share) as Arc<dyn Share>).collect(), &keys)
