@@ -7,6 +7,7 @@ mod chart;
 mod collective;
 mod consistency;
 mod fleet;
+mod kv;
 mod limits;
 mod link;
 mod pb;
@@ -26,6 +27,8 @@ pub(crate) enum Bench {
     Link(link::Options),
     /// Adds and gets of tables over sizes, workers, roles, modes and transports
     Table(table::Options),
+    /// Push and pull through the key-value store, beside the real MXNet
+    Kv(kv::Options),
     /// All-reduce and the other collective operations over sizes, ranks, transports and plans, beside other libraries
     #[command(visible_alias = "collective")]
     Allreduce(collective::Options),
@@ -40,6 +43,8 @@ pub(crate) enum BenchRank {
     Link(link::RankOptions),
     /// A rank of `bench table`
     Table(table::RankOptions),
+    /// A rank of `bench kv`
+    Kv(kv::RankOptions),
     /// A rank of `bench allreduce`
     Collective(collective::RankOptions),
     /// A rank of `bench pb`
@@ -53,6 +58,7 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
     let result = match bench {
         Bench::Link(options) => link::run(&options),
         Bench::Table(options) => table::run(&options),
+        Bench::Kv(options) => kv::run(&options),
         Bench::Allreduce(options) => collective::run(&options),
         Bench::Pb(options) => pb::run(&options),
     };
@@ -64,6 +70,7 @@ pub(crate) fn run_rank(rank: BenchRank) -> ExitCode {
     let result = match rank {
         BenchRank::Link(options) => link::run_rank(&options),
         BenchRank::Table(options) => table::run_rank(&options),
+        BenchRank::Kv(options) => kv::run_rank(&options),
         BenchRank::Collective(options) => collective::run_rank(&options),
         BenchRank::Pb(options) => pb::run_rank(&options),
         BenchRank::Echo(options) => limits::run_echo(&options),
