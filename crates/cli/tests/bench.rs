@@ -21,7 +21,7 @@ fn reports(end: &Ending, workload: &str) -> Vec<BTreeMap<String, f64>> {
 
 #[test]
 fn pb_reports_each_worker_in_the_words_of_the_harness() {
-    let tables: [(&str, &[&str]); 11] = [
+    let tables: [(&str, &[&str]); 10] = [
         ("w2", &["w2", "n=2", "size=4096", "secs=0.05"]),
         ("w2", &["w2", "n=2", "size=100000", "secs=0.05", "mode=sync"]),
         ("w2", &["w2", "n=2", "size=4096", "secs=0.05", "mode=staleness=2"]),
@@ -30,7 +30,6 @@ fn pb_reports_each_worker_in_the_words_of_the_harness() {
         ("w4pull", &["w4", "n=2", "what=pull", "secs=0.05"]),
         ("w4barrier", &["w4", "n=2", "what=barrier", "secs=0.05"]),
         ("w2", &["--face", "kv", "w2", "n=2", "size=4096", "secs=0.05"]),
-        ("w2", &["w2", "n=2", "size=100000", "secs=0.05", "mode=sync", "face=kv"]),
         ("w3", &["w3", "n=2", "secs=0.05", "face=kv"]),
         ("w4pull", &["w4", "n=2", "what=pull", "secs=0.05", "face=kv"]),
     ];
