@@ -66,6 +66,20 @@ def test_progress_is_lines_in_a_pipe_and_a_bar_when_asked_for(stage: Stage) -> N
     assert re.search(rf"█{{24}} {shape}\s*$", bar), bar
 
 
+@pytest.mark.parametrize("kind", ["dist_sync", "dist_async"])
+def test_a_network_in_the_store_reads_digits_as_well_as_one_alone(stage: Stage, kind: str) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn, which brings the digits, is not installed")
+    ended = run(stage, "digits_kvstore.py", "--type", kind, "--epochs", "15", "--alone-too", under=LAUNCHERS["syncline"]())
+    assert accuracy(ended, f"{kind}, 4 workers") >= 0.95, ended
+    assert accuracy(ended, "local, 1 worker") >= 0.95, ended
+
+
+def test_a_factorisation_machine_learns_who_clicks(stage: Stage) -> None:
+    words = ("--type", "dist_async", "--impressions", "20000", "--epochs", "4")
+    ended = run(stage, "factorization.py", *words, under=LAUNCHERS["syncline"]())
+    assert accuracy(ended, "dist_async, 4 workers") >= 0.6, ended
+
+
 def test_word_vectors_get_better_and_know_their_company(stage: Stage) -> None:
     ended = run(stage, "embeddings.py", "--epochs", "6", under=LAUNCHERS["syncline"]())
     found = re.search(r"4 workers: loss (\d\.\d+) -> (\d\.\d+) in", ended.out)

@@ -53,7 +53,15 @@ def test_making_a_table_is_what_loads_numpy(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["bindings/python/README.md", "docs/multiverso.md", "docs/ipc.md", "docs/trees.md", "docs/frameworks.md"]
+    "document",
+    [
+        "bindings/python/README.md",
+        "docs/multiverso.md",
+        "docs/ipc.md",
+        "docs/trees.md",
+        "docs/kvstore.md",
+        "docs/frameworks.md",
+    ],
 )
 def test_what_the_documents_tell_people_to_type_works(document: str) -> None:
     beside = str(Path(sys.executable).parent)

@@ -21,7 +21,7 @@ fn reports(end: &Ending, workload: &str) -> Vec<BTreeMap<String, f64>> {
 
 #[test]
 fn pb_reports_each_worker_in_the_words_of_the_harness() {
-    let tables: [(&str, &[&str]); 7] = [
+    let tables: [(&str, &[&str]); 10] = [
         ("w2", &["w2", "n=2", "size=4096", "secs=0.05"]),
         ("w2", &["w2", "n=2", "size=100000", "secs=0.05", "mode=sync"]),
         ("w2", &["w2", "n=2", "size=4096", "secs=0.05", "mode=staleness=2"]),
@@ -29,6 +29,9 @@ fn pb_reports_each_worker_in_the_words_of_the_harness() {
         ("w3", &["w3", "n=2", "secs=0.05", "mode=sync"]),
         ("w4pull", &["w4", "n=2", "what=pull", "secs=0.05"]),
         ("w4barrier", &["w4", "n=2", "what=barrier", "secs=0.05"]),
+        ("w2", &["--face", "kv", "w2", "n=2", "size=4096", "secs=0.05"]),
+        ("w3", &["w3", "n=2", "secs=0.05", "face=kv"]),
+        ("w4pull", &["w4", "n=2", "what=pull", "secs=0.05", "face=kv"]),
     ];
     for (workload, words) in tables {
         let end = bench(&[&["pb"], words].concat());
@@ -44,6 +47,19 @@ fn pb_reports_each_worker_in_the_words_of_the_harness() {
             assert!(report["min"] <= report["p50"] && report["p50"] <= report["p99"] && report["p99"] <= report["max"]);
         }
     }
+}
+
+#[test]
+fn stores_are_measured_in_every_setting_and_nothing_is_wrong() {
+    let words = ["kv", "--json", "--sizes", "64K", "-n", "2", "--secs", "0.02", "--runs", "1", "--rows", "5000"];
+    let end = bench(&[&words[..], &["--code", "none,2bit", "--update", "add,adam", "--peers", "--python", "no-such-python"]].concat());
+    end.assert_code(0);
+    let rows: Vec<&str> = end.out.lines().collect();
+    assert_eq!(rows.len(), 12, "dense in two codes, rows in one; two types, two updates: {}", end.out);
+    assert!(rows.iter().all(|row| row.contains("\"who\":\"syncline\"") && row.contains("\"wrong\":0")), "{}", end.out);
+    assert!(end.err.contains("skipped: mxnet: no-such-python has no MXNet"), "{}", end.err);
+    bench(&["kv", "--type", "local"]).assert_code(1);
+    bench(&["kv", "--code", "3bit"]).assert_code(1);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod collective;
 mod consistency;
 mod fleet;
 mod ipc;
+mod kv;
 mod limits;
 mod link;
 mod pb;
@@ -27,6 +28,8 @@ pub(crate) enum Bench {
     Link(link::Options),
     /// Adds and gets of tables over sizes, workers, roles, modes and transports
     Table(table::Options),
+    /// Push and pull through the key-value store, beside the real MXNet
+    Kv(kv::Options),
     /// All-reduce and the other collective operations over sizes, ranks, transports and plans, beside other libraries
     #[command(visible_alias = "collective")]
     Allreduce(collective::Options),
@@ -43,6 +46,8 @@ pub(crate) enum BenchRank {
     Link(link::RankOptions),
     /// A rank of `bench table`
     Table(table::RankOptions),
+    /// A rank of `bench kv`
+    Kv(kv::RankOptions),
     /// A rank of `bench allreduce`
     Collective(collective::RankOptions),
     /// A process of `bench ipc`
@@ -58,6 +63,7 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
     let result = match bench {
         Bench::Link(options) => link::run(&options),
         Bench::Table(options) => table::run(&options),
+        Bench::Kv(options) => kv::run(&options),
         Bench::Allreduce(options) => collective::run(&options),
         Bench::Ipc(options) => ipc::run(&options),
         Bench::Pb(options) => pb::run(&options),
@@ -70,6 +76,7 @@ pub(crate) fn run_rank(rank: BenchRank) -> ExitCode {
     let result = match rank {
         BenchRank::Link(options) => link::run_rank(&options),
         BenchRank::Table(options) => table::run_rank(&options),
+        BenchRank::Kv(options) => kv::run_rank(&options),
         BenchRank::Collective(options) => collective::run_rank(&options),
         BenchRank::Ipc(options) => ipc::run_rank(&options),
         BenchRank::Pb(options) => pb::run_rank(&options),

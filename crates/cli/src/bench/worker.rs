@@ -253,20 +253,20 @@ fn capped(count: u64) -> f32 {
 }
 
 /// Random rows as the peers' harness draws them, so that all measure the same pattern.
-struct RandomRows {
+pub(crate) struct RandomRows {
     state: u32,
     rows: u32,
-    drawn: Vec<i64>,
+    pub(crate) drawn: Vec<i64>,
     /// Whether the first is always row 0, which carries the flag.
     with_flag: bool,
 }
 
 impl RandomRows {
-    fn new(rank: u32, rows: usize, batch: usize, with_flag: bool) -> RandomRows {
+    pub(crate) fn new(rank: u32, rows: usize, batch: usize, with_flag: bool) -> RandomRows {
         RandomRows { state: 12345 + rank, rows: rows as u32, drawn: vec![0; batch], with_flag }
     }
 
-    fn draw(&mut self) {
+    pub(crate) fn draw(&mut self) {
         for id in &mut self.drawn {
             self.state ^= self.state << 13;
             self.state ^= self.state >> 17;

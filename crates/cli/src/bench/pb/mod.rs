@@ -3,6 +3,7 @@
 mod meeting;
 mod quantize;
 mod reduce;
+mod stores;
 mod tables;
 
 use std::time::Duration;
@@ -20,11 +21,11 @@ use crate::print;
 const SETTINGS: &str = "\
 Workloads and their settings:
   w1    all-reduce in place, the sum of f32      n= size= secs= zc=
-  w2    add and get of a whole array             n= size= secs= mode= servers=
+  w2    add and get of a whole array             n= size= secs= mode= servers= face=
   w3    add and get of 1,000 random rows of 1,000,000 x 64
-                                                 n= secs= mode= servers=
+                                                 n= secs= mode= servers= face=
   w4    what=pull (16 floats, one worker) or what=barrier
-                                                 n= secs= what= servers=
+                                                 n= secs= what= servers= face=
   w5    messages through a channel                p= c= where=threads|processes size= secs=
   w6    start to the first barrier, then memory with a 64 MB array
                                                  n=
@@ -35,6 +36,7 @@ Workloads and their settings:
   size     bytes, or 4K, 1M                   (4K)
   secs     how long to measure                (1)
   mode     async, sync or staleness=K         (async)
+  face     table, or kv: w2, w3 and pull through the key-value store  (table)
   zc       1: the arrays lie in shared memory (0)
   servers  processes that only hold tables    (0: the workers do)";
 
@@ -44,6 +46,9 @@ Workloads and their settings:
 pub(crate) struct Options {
     /// Which workload: w1, w2, w3, w4, w5, w6 or w7
     workload: String,
+    /// What is measured where nothing else is said: table, kv
+    #[arg(long, default_value = "table")]
+    face: String,
     /// key=value, as below; those of other workloads are accepted and not used
     settings: Vec<String>,
 }
@@ -77,11 +82,19 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         quantize::two_bits(size, secs);
         return Ok(());
     }
+    let through_store = match setting("face").unwrap_or(&options.face) {
+        "table" => false,
+        "kv" => true,
+        other => return Err(format!("face={other} is neither table nor kv")),
+    };
     let (workload, workers) = match (options.workload.as_str(), setting("what")) {
         ("w1", _) if setting("zc") == Some("1") => ("w1shared", 2.0),
         ("w1", _) => ("w1", 2.0),
+        ("w2", _) if through_store => ("w2kv", 1.0),
         ("w2", _) => ("w2", 1.0),
+        ("w3", _) if through_store => ("w3kv", 1.0),
         ("w3", _) => ("w3", 1.0),
+        ("w4", Some("pull")) if through_store => ("w4pullkv", 1.0),
         ("w4", Some("pull")) => ("w4pull", 1.0),
         ("w4", Some("barrier") | None) => ("w4barrier", 2.0),
         ("w6", _) => ("w6", 2.0),
@@ -107,6 +120,9 @@ pub(crate) fn run_rank(options: &RankOptions) -> Result<(), String> {
         "w2" => tables::dense(&session, options),
         "w3" => tables::rows(&session, options),
         "w4pull" => tables::pull(&session, options.secs),
+        "w2kv" => stores::dense(&session, options),
+        "w3kv" => stores::rows(&session, options),
+        "w4pullkv" => stores::pull(&session, options.secs),
         "w4barrier" => meeting::barrier(&session, options.secs),
         _ => meeting::start(&session).and_then(|()| tables::memory(&session)),
     };

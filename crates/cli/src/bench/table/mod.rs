@@ -14,8 +14,8 @@ use clap::Args;
 use super::consistency::Mode;
 use super::sizes;
 use crate::print;
-use point::{Point, What};
-pub(crate) use point::{RankOptions, run_rank};
+use point::Point;
+pub(crate) use point::{RankOptions, What, run_rank};
 use row::Row;
 
 const COLUMNS: &str = "\
