@@ -117,7 +117,7 @@ pub(crate) fn all_reduce(
 type WithMemory<'f, T> = dyn FnMut(&mut Vec<&mut [u8]>) -> Result<T, Failure> + 'f;
 
 /// Calls `f` with the memory of all `numbers` at once.
-fn lend_all<'a, T>(numbers: &'a [Numbers], mut lent: Vec<&mut [u8]>, f: &mut WithMemory<'_, T>) -> Result<T, Failure> {
+fn lend_all<T>(numbers: &[Numbers], mut lent: Vec<&mut [u8]>, f: &mut WithMemory<'_, T>) -> Result<T, Failure> {
     match numbers.split_first() {
         None => f(&mut lent),
         Some((first, rest)) => first.write(|bytes| {
