@@ -76,7 +76,7 @@ fn work(bytes: usize, form: &str, die: impl FnOnce()) -> Result<(), Error> {
 
 /// Where a structure is cut: two leaves that travel together, and one that travels alone.
 fn cut(bytes: usize) -> [usize; 2] {
-    [8, bytes / 16 & !7]
+    [8, (bytes / 16) & !7]
 }
 
 fn words(bytes: usize) -> Shape {

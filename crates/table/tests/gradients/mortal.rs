@@ -110,11 +110,11 @@ fn mortal_worker() {
         let states = table.states(soon()).expect("states").lanes;
         let vigil = job.vigil();
         let over = vigil.is_over(1) && (vigil.has_ended(1) || vigil.has_left(1));
-        let found = Some((values.clone(), states));
-        if over && last == found {
-            break found.expect("just now");
+        let found = (values.clone(), states);
+        if over && last.as_ref() == Some(&found) {
+            break found;
         }
-        last = found;
+        last = Some(found);
         std::thread::park_timeout(Duration::from_millis(if over { 5 } else { 1 }));
     };
     writeln!(out, "values {}", hex(&values)).expect("a pipe");
