@@ -228,31 +228,3 @@ mod tests {
         assert_eq!(board.next(true), Number { chapter: 4, page: 10 });
     }
 }
-
-#[cfg(all(test, loom))]
-mod models {
-    use super::*;
-
-    #[test]
-    fn who_hears_of_a_notice_reads_all_of_it() {
-        loom::model(|| {
-            let board = Bulletin::in_private_memory();
-            let writers: Vec<_> = (0..2)
-                .map(|_| {
-                    let board = board.clone();
-                    loom::thread::spawn(move || {
-                        let number = board.next(false);
-                        assert!(board.pin(number, &[number.page as u8]));
-                    })
-                })
-                .collect();
-            let newest = board.newest();
-            if newest.page > 0 {
-                assert_eq!(board.read(newest.page), Some((newest, vec![newest.page as u8])));
-            }
-            writers.into_iter().for_each(|writer| writer.join().unwrap());
-            assert_eq!(board.newest().page, 2);
-            assert_eq!((board.read(1).unwrap().1, board.read(2).unwrap().1), (vec![1], vec![2]));
-        });
-    }
-}

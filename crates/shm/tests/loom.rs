@@ -9,6 +9,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 use syncline_shm::bell::Bell;
+use syncline_shm::bulletin::Bulletin;
 use syncline_shm::latch::Latch;
 use syncline_shm::meeting::{MeetError, Meeting};
 use syncline_shm::queue::{Hand, Parcel, Pushed, Queue, Record};
@@ -40,6 +41,27 @@ fn a_sleeper_is_never_missed() {
         });
         wait(&bell, || flag.load(Ordering::Acquire).then_some(()));
         ringer.join().unwrap();
+    });
+}
+
+#[test]
+fn who_hears_of_a_notice_reads_all_of_it() {
+    explore(3, || {
+        let board = Bulletin::in_private_memory();
+        let pin = |board: Bulletin| {
+            thread::spawn(move || {
+                let number = board.next(false);
+                assert!(board.pin(number, &[number.page as u8]));
+            })
+        };
+        let writers = [pin(board.clone()), pin(board.clone())];
+        let newest = board.newest();
+        if newest.page > 0 {
+            assert_eq!(board.read(newest.page), Some((newest, vec![newest.page as u8])));
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        assert_eq!(board.newest().page, 2);
+        assert_eq!((board.read(1).unwrap().1, board.read(2).unwrap().1), (vec![1], vec![2]));
     });
 }
 

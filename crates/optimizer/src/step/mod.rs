@@ -203,6 +203,7 @@ impl Step {
     }
 
     /// Numbers for which no gradient came: a lazy method leaves them, another takes it for zero.
+    #[inline(never)]
     fn untouched(&self, level: SimdLevel, block: &mut Block<'_, '_>, numbers: Range<usize>) -> Result<(), OptimizerError> {
         if self.lazy {
             return Ok(());
@@ -314,6 +315,7 @@ fn by<W: Real, R: Rule<W>>(level: SimdLevel, rule: R, numbers: Numbers<'_, '_>) 
 }
 
 /// As [`by`], with noise for the places of the block in the place of a state.
+#[inline(never)]
 fn noisy<W: Real>(level: SimdLevel, rule: rules::Sgld<W>, noise: Noise, at: u64, numbers: Numbers<'_, '_>) -> Result<(), OptimizerError> {
     let Numbers { dtype, weight, grad_dtype, grad, mut master, .. } = numbers;
     let count = weight.len() / dtype.size();

@@ -11,11 +11,12 @@ mod states;
 mod step;
 mod sums;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use syncline_cluster::Error;
 use syncline_optimizer::{Key, KeyState};
-use syncline_shm::bulletin::Bulletin;
+use syncline_shm::bulletin::{Bulletin, Number};
 use syncline_tensor::DType;
 
 pub(crate) use norms::pieces;
@@ -24,6 +25,7 @@ pub(crate) use rounds::RoundStep;
 pub(crate) use rule::{Rule, Series, Then, board, set_rule, to_body};
 pub(crate) use states::notes_lane;
 pub use states::{GradientStates, StateLane};
+pub(crate) use sums::Room;
 
 use crate::Spec;
 
@@ -51,12 +53,32 @@ pub(crate) struct Gradient {
     known: Mutex<Vec<Arc<Rule>>>,
     /// The state of the key after the last async add that was resolved here, and its generation.
     last: Mutex<(u32, KeyState)>,
+    /// The number of the newest rule that adds were found to agree with.
+    agreed: AtomicU64,
+    /// What the newest rule does, where that is the same at every count.
+    steady: Mutex<Option<Steady>>,
+}
+
+/// Steps that need not be worked out anew for each small add.
+struct Steady {
+    number: Number,
+    whole: Arc<Resolved>,
+    rows: Arc<Resolved>,
 }
 
 impl Gradient {
     pub(crate) fn new(board: Bulletin, spec: &Spec) -> Gradient {
         let (key, dtype, family) = (spec.key(), spec.dtype(), spec.family());
-        Gradient { board, key, dtype, family, known: Mutex::default(), last: Mutex::default() }
+        Gradient {
+            board,
+            key,
+            dtype,
+            family,
+            known: Mutex::default(),
+            last: Mutex::default(),
+            agreed: AtomicU64::new(0),
+            steady: Mutex::default(),
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Arc<Rule>>> {

@@ -1,13 +1,14 @@
 //! From an entry's stamp to the step it makes: which rule, which number of update, which rate.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard};
 
 use syncline_cluster::Error;
 use syncline_optimizer::{KeyState, Optimizer, Progress, Step};
 use syncline_shm::store::AtomicWord;
 
 use super::counts::{Count, Notes, Stamp};
-use super::{Gradient, Rule};
+use super::{Gradient, Rule, Steady};
 use crate::share::Selection;
 
 /// What an add or a round does to every block it meets.
@@ -46,17 +47,41 @@ impl Gradient {
         }
     }
 
-    /// Whether an add of these rows may be a single change that needs no entry: no norms to be measured, no rows that it does not have.
-    pub(crate) fn may_step_directly(&self, rows: Selection<'_>) -> Result<bool, Error> {
-        let rule = self.newest()?;
-        let lazy = rule.optimizer.as_ref().is_some_and(|optimizer| optimizer.method.is_lazy());
-        Ok(!rule.needs_norms() && (lazy || rows == Selection::All))
+    /// The step of an async add of these rows, which is counted now. None, and not counted, if it cannot do without an entry: where norms are to be
+    /// measured, or rows to be changed that it does not have.
+    pub(crate) fn resolve_now(&self, count: &AtomicWord, rows: Selection<'_>) -> Result<Option<Arc<Resolved>>, Error> {
+        let whole = matches!(rows, Selection::All);
+        let newest = self.board.newest();
+        if let Some(steady) = self.steady().as_ref().filter(|steady| steady.number == newest) {
+            let resolved = if whole { &steady.whole } else { &steady.rows };
+            if !whole && !resolved.is_lazy() {
+                return Ok(None);
+            }
+            if resolved.step.is_none() || Count(count).next(newest.chapter).is_some() {
+                return Ok(Some(Arc::clone(resolved)));
+            }
+        }
+        self.resolve_anew(count, whole)
     }
 
-    /// The step of an async add that is counted now.
-    pub(crate) fn resolve_now(&self, count: &AtomicWord) -> Result<Resolved, Error> {
+    fn resolve_anew(&self, count: &AtomicWord, whole: bool) -> Result<Option<Arc<Resolved>>, Error> {
+        let rule = self.newest()?;
+        let lazy = rule.optimizer.as_ref().is_some_and(|optimizer| optimizer.method.is_lazy());
+        if rule.needs_norms() || !whole && !lazy {
+            return Ok(None);
+        }
         let stamp = self.stamp(Some(count))?;
-        self.resolve_add(stamp)
+        let resolved = Arc::new(self.resolve_add(stamp)?);
+        let rows = Arc::new(Resolved { rule: Arc::clone(&resolved.rule), step: resolved.step.clone() }.of_rows());
+        if resolved.rule.is_steady() {
+            let (whole, rows) = (Arc::clone(&resolved), Arc::clone(&rows));
+            *self.steady() = Some(Steady { number: whole.rule.number, whole, rows });
+        }
+        Ok(Some(if whole { resolved } else { rows }))
+    }
+
+    fn steady(&self) -> MutexGuard<'_, Option<Steady>> {
+        self.steady.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Tells the family of update `count`, and hears of the largest; of interest only to schedules.
@@ -139,12 +164,17 @@ impl Gradient {
 
     /// Refuses an add that nothing could be done with, at its caller.
     pub(crate) fn check(&self, sync: bool) -> Result<(), Error> {
+        let newest = self.board.newest().to_word();
+        if newest != 0 && self.agreed.load(Relaxed) == newest {
+            return Ok(()); // Every small add comes here.
+        }
         let rule = self.newest()?;
         if self.optimizer(&rule)?.is_none() && !sync {
             return Err(Error::Configuration {
                 detail: "an asynchronous gradient needs an optimizer, and none was set\nhint: set the optimizer before the first push, or use a synchronous store".into(),
             });
         }
+        self.agreed.store(rule.number.to_word(), Relaxed);
         Ok(())
     }
 }

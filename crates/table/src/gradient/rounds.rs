@@ -58,7 +58,7 @@ impl LocalShare {
         let sum = self.sum(adds);
         if step.rows_only {
             let runs = adds.iter().map(|add| (add, sum.run(add.ids().unwrap_or_default(), &elements))).collect();
-            return self.step_merged_rows(hold, elements, step, steps, adds, runs);
+            return self.step_merged_rows(hold, elements, step, steps, adds, runs, &mut Room::default());
         }
         self.begin_states(hold, &step.resolved)?;
         let mut room = Room::default();
@@ -75,6 +75,7 @@ impl LocalShare {
     }
 
     /// The rows of one stripe that a round touches: for each add of `adds` a run of its ids.
+    #[allow(clippy::too_many_arguments, reason = "one step of two loops")]
     pub(crate) fn step_merged_rows(
         &self,
         hold: &mut Hold<'_>,
@@ -83,10 +84,10 @@ impl LocalShare {
         steps: &mut Steps,
         adds: &[Add<'_>],
         mut runs: Vec<(&Add<'_>, Range<usize>)>,
+        room: &mut Room,
     ) -> Result<(), Error> {
         let sum = self.sum(adds);
         self.begin_states(hold, &step.resolved)?;
-        let mut room = Room::default();
         let mut parts: Vec<(&Add<'_>, i64)> = Vec::with_capacity(runs.len());
         let id_at = |add: &Add<'_>, at: usize| add.ids().unwrap_or_default()[at];
         while let Some(id) = runs.iter().filter(|(_, run)| !run.is_empty()).map(|(add, run)| id_at(add, run.start)).min() {

@@ -28,10 +28,11 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// The rule on this page of the board, as a table of `dtype` follows it; the newest if the page is gone, none at all for an empty board.
+    /// The rule on this page of the board, as a table of `dtype` follows it; the newest if the page is gone, none at all for page 0.
     pub(super) fn read(board: &Bulletin, page: u64, dtype: DType, family: u32) -> Result<Rule, Error> {
         let mut found = board.read(page);
-        while found.is_none() && board.newest().page != 0 {
+        // An add from before the first rule keeps to having none: all who apply it must come to the same.
+        while found.is_none() && page != 0 && board.newest().page != 0 {
             found = board.read(board.newest().page); // None again only if it was replaced a thousand times meanwhile.
         }
         let Some((number, body)) = found else {
@@ -57,6 +58,24 @@ impl Rule {
     /// Whether it may have to measure the whole array first.
     pub(crate) fn needs_norms(&self) -> bool {
         self.optimizer.as_ref().is_some_and(|optimizer| matches!(optimizer.method, Method::Lamb { .. } | Method::Lars { .. }))
+    }
+
+    /// Whether every update makes the same step.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.optimizer.as_ref().is_none_or(|optimizer| {
+            let steady = matches!(
+                optimizer.method,
+                Method::Sgd { .. }
+                    | Method::Nag { .. }
+                    | Method::Signum { .. }
+                    | Method::AdaGrad { .. }
+                    | Method::RmsProp { .. }
+                    | Method::AdaDelta { .. }
+                    | Method::Ftrl { .. }
+                    | Method::Test
+            );
+            steady && optimizer.settings.schedule.is_none()
+        })
     }
 
     /// Which states it speaks of.

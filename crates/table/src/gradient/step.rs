@@ -61,17 +61,13 @@ impl LocalShare {
         &self,
         hold: &mut Hold<'_>,
         elements: Range<u64>,
-        rows: Selection<'_>,
+        resolved: &Resolved,
         worker: u32,
         delta: &[u8],
         progress: Progress<'_>,
     ) -> Result<(), Error> {
-        let mut resolved = self.gradient().resolve_now(self.store.header().count())?;
-        if rows != Selection::All {
-            resolved = resolved.of_rows();
-        }
-        let late = self.begin_states(hold, &resolved)?;
-        self.step_block(hold, elements, late.as_ref().unwrap_or(&resolved), (self.dtype, delta), progress, worker, None);
+        let late = self.begin_states(hold, resolved)?;
+        self.step_block(hold, elements, late.as_ref().unwrap_or(resolved), (self.dtype, delta), progress, worker, None);
         Ok(())
     }
 
@@ -82,21 +78,20 @@ impl LocalShare {
             Selection::All => true,
             Selection::Rows(ids) => ids.windows(2).all(|pair| pair[0] < pair[1]),
         };
-        if !once || !gradient.may_step_directly(rows)? || self.has_unapplied(0) || self.store.header().epoch().get() != 0 {
+        if !once || self.has_unapplied(0) || self.store.header().epoch().get() != 0 {
             return Ok(false);
         }
         self.enter("add")?;
         if let Selection::Rows(ids) = rows {
             self.check_rows("add", ids)?;
         }
-        let mut resolved = gradient.resolve_now(self.store.header().count())?;
+        let Some(resolved) = gradient.resolve_now(self.store.header().count(), rows)? else { return Ok(false) };
         let mut post = self.post(0)?;
         let mut hand = self.hand();
         match rows {
             Selection::All => self.step_in_place(&mut hand, &resolved, 0..self.store.layout().elements, delta, by)?,
             Selection::Rows(ids) => {
                 const AHEAD: usize = 8;
-                resolved = resolved.of_rows();
                 let elements = |id: i64| {
                     let first = (id as u64 - self.place.rows.start) * self.cols;
                     first..first + self.cols

@@ -97,8 +97,11 @@ impl<'a> Sum<'a> {
             };
             let run = self.run(ids, &elements);
             for (id, place) in ids[run.clone()].iter().zip(&add.places()[run]) {
-                let first = (*id as u64 - self.first_row) * self.cols;
-                let piece = first.max(elements.start)..(first + self.cols).min(elements.end);
+                let first = (*id as u64).wrapping_sub(self.first_row).wrapping_mul(self.cols);
+                let piece = first.max(elements.start)..first.saturating_add(self.cols).min(elements.end);
+                if piece.is_empty() || *place as u64 >= ids.len() as u64 {
+                    continue; // Who measures too late may read ids of a later round, and throws the result away.
+                }
                 let at = (piece.start - elements.start) as usize * sum_dtype.size();
                 room.add(sum_dtype, at, self.dtype, self.piece(add, *place, first, piece));
             }

@@ -64,10 +64,14 @@ impl LocalShare {
         if self.place.spec.consistency != Consistency::Async || self.has_unapplied(worker) {
             return Ok(false);
         }
-        if !self.gradient.as_ref().map_or(Ok(true), |gradient| gradient.may_step_directly(rows))? {
-            return Ok(false);
-        }
         self.enter("add")?;
+        let step = match &self.gradient {
+            Some(gradient) => match gradient.resolve_now(self.store.header().count(), rows)? {
+                Some(step) => Some(step),
+                None => return Ok(false),
+            },
+            None => None,
+        };
         let mut post = self.post(worker)?;
         let mut hand = self.hand();
         let index = self.store.stripe_of(elements.start);
@@ -77,8 +81,8 @@ impl LocalShare {
         let mut hold = self.take(&mut hand, index, by)?;
         let value = Outbox::progress_value(sequence, delta.len() as u64);
         let progress = Progress::Outbox { worker, word: self.outboxes[worker as usize].progress_word(), value };
-        match self.gradient {
-            Some(_) => self.step_directly(&mut hold, elements, rows, worker, delta, progress)?,
+        match &step {
+            Some(step) => self.step_directly(&mut hold, elements, step, worker, delta, progress)?,
             None => self.change_block(&mut hold, elements, Author { worker, options }, delta, progress, None),
         }
         drop(hold);

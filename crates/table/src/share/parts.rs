@@ -15,7 +15,7 @@ use syncline_shm::store::Hand;
 use super::LocalShare;
 use super::apply::Add;
 use super::rounds::{Steps, all_done, steps_done};
-use crate::gradient::RoundStep;
+use crate::gradient::{Room, RoundStep};
 
 /// How many rows ahead of their use they are asked for.
 const AHEAD: usize = 8;
@@ -97,6 +97,7 @@ impl LocalShare {
         step: Option<&RoundStep>,
         by: Deadline,
     ) -> Result<(), Error> {
+        let mut room = Room::default();
         let mut runs: Vec<Run<'_>> = adds.iter().filter_map(|add| Run::new(add, |id| self.stripe_of_row(id), &stripes)).collect();
         for run in &runs {
             (run.at..run.ids.len().min(run.at + AHEAD)).for_each(|row| self.ask_for(run, row));
@@ -122,7 +123,7 @@ impl LocalShare {
             let mut steps = Steps { round, done: steps_done(progress, round), taken: 0 };
             let elements = self.store.elements_of(index);
             match step {
-                Some(step) => self.step_merged_rows(&mut hold, elements, step, &mut steps, adds, rows.collect())?,
+                Some(step) => self.step_merged_rows(&mut hold, elements, step, &mut steps, adds, rows.collect(), &mut room)?,
                 None => rows.for_each(|(add, rows)| self.apply_run(&mut hold, elements.clone(), add, rows, &mut steps)),
             }
             hold.set_progress(all_done(round));

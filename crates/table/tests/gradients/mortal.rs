@@ -171,9 +171,9 @@ fn die_at(kind: &str, step: u64) -> bool {
     victim.stdout.contains("survived")
 }
 
-/// Every third moment in a run, another third in each kind; all of them with `MORTAL_EVERY=1`.
+/// Every seventh moment, from another one on in each kind; all of them with `MORTAL_EVERY=1`.
 fn moments(kind: &str) {
-    let every = std::env::var("MORTAL_EVERY").ok().and_then(|every| every.parse().ok()).unwrap_or(5);
+    let every = std::env::var("MORTAL_EVERY").ok().and_then(|every| every.parse().ok()).unwrap_or(7);
     let mut step = 1 + kind.len() as u64 % every;
     while !die_at(kind, step) {
         step += every;
