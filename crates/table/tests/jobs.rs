@@ -74,6 +74,33 @@ fn adds_of_all_workers_add_up_after_a_barrier() {
     });
 }
 
+/// A get that meets a thread of its own process in the middle of applying the add finds nothing left to apply, and must read.
+#[test]
+fn a_get_beside_a_flush_of_the_same_add_reads_what_that_one_applied() {
+    const NUMBERS: usize = 400_000;
+    let roles = ["worker", "worker", "server"];
+    job("beside", &roles, Auto, |_, tables, _| {
+        let array = tables.create(Spec::array(NUMBERS as u64), None, "here", soon()).expect("made");
+        let one = bytes((0..NUMBERS).map(|_| 1.0));
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Acquire) {
+                    tables.flush(soon()).expect("flushed");
+                }
+            });
+            for round in 1..=100 {
+                array.add(&one, None, &AddOptions::default(), false, soon()).expect("added");
+                let mut seen = vec![0; NUMBERS * 4];
+                array.get(&mut seen, None, soon()).expect("got");
+                let least = floats(&seen).into_iter().fold(f32::INFINITY, f32::min);
+                assert!(least >= round as f32, "round {round}: a number is {least}");
+            }
+            over.store(true, std::sync::atomic::Ordering::Release);
+        });
+    });
+}
+
 #[test]
 fn sync_gets_have_the_same_bytes_on_every_worker_whatever_they_touched() {
     everywhere("sync", |name, roles, transport| {

@@ -89,14 +89,20 @@ impl LocalShare {
     }
 
     /// Applies everything a worker has published. The last add hands its result to `emit` if it covers the whole share.
-    pub(crate) fn apply_published(&self, worker: u32, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<(), Error> {
+    ///
+    /// True when all values went to `emit`: the last add covered the whole share and was applied from its beginning by this call.
+    /// Another thread of this process, or a rescuer, may have applied it meanwhile, or a part of it.
+    pub(crate) fn apply_published(&self, worker: u32, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<bool, Error> {
         let outbox = &self.outboxes[worker as usize];
+        let backs_up = self.place.spec.updater.backup_lane(worker, self.place.workers.len() as u32).is_some();
         let mut hand = self.hand();
+        let mut emitted = false;
         let published = outbox.published();
         for sequence in outbox.applied() + 1..=published {
             let add = self.published_add(worker, sequence)?;
             let last = sequence == published && add.entry.ids.is_none();
             let emit = if last { emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit) } else { None };
+            emitted = emit.is_some() && !backs_up && outbox.progress(sequence) == 0;
             match add.ids() {
                 _ if self.gradient.is_some() => self.step_published(&mut hand, &add, emit, by)?,
                 None => self.apply_whole(&mut hand, &add, emit, by)?,
@@ -104,14 +110,7 @@ impl LocalShare {
             }
             outbox.set_applied(sequence);
         }
-        Ok(())
-    }
-
-    /// Whether the last add of a worker covered the whole share, so that applying it has emitted everything.
-    pub(crate) fn fused_whole(&self, worker: u32) -> bool {
-        let outbox = &self.outboxes[worker as usize];
-        let backs_up = self.place.spec.updater.backup_lane(worker, self.place.workers.len() as u32).is_some();
-        !backs_up && outbox.entry(outbox.published()).is_some_and(|entry| entry.ids.is_none())
+        Ok(emitted)
     }
 
     /// The stripe a worker begins with, so that workers at the same point work on different stripes.

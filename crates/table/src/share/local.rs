@@ -315,7 +315,7 @@ impl LocalShare {
     pub(crate) fn settle_adds(&self, worker: u32, sequence: u64, by: Deadline) -> Result<(), Error> {
         match self.place.spec.consistency {
             Consistency::Sync => self.finish_rounds(worker, sequence, "add", None, by),
-            _ => self.apply_published(worker, None, by),
+            _ => self.apply_published(worker, None, by).map(drop),
         }
     }
 
@@ -334,11 +334,8 @@ impl LocalShare {
                 false
             }
             Consistency::Async => {
-                let fused = self.has_unapplied(worker);
-                if fused {
-                    self.apply_published(worker, emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit), by)?;
-                }
-                fused && emit.is_some() && self.fused_whole(worker)
+                self.has_unapplied(worker)
+                    && self.apply_published(worker, emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit), by)?
             }
         };
         match emit {
