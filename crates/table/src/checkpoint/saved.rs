@@ -30,7 +30,7 @@ pub struct SavedTable {
     /// The values first, then the states of the updater. A key-value table has its values alone.
     pub lanes: Vec<SavedLane>,
     /// What a gradient table went by.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub rule: Option<SavedRule>,
 }
 

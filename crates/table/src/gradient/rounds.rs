@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use syncline_cluster::Error;
+use syncline_cluster::{Deadline, Error};
 use syncline_shm::store::Hold;
 
 use super::Resolved;
@@ -39,10 +39,21 @@ impl LocalShare {
         Ok(Some(RoundStep { rows_only: rows && resolved.is_lazy(), resolved, notes }))
     }
 
-    /// Writes down what a round leaves, before it counts as done.
-    pub(crate) fn close_round(&self, step: &RoundStep) {
-        step.notes.write(self.store.header().notes(step.notes.round));
-        self.gradient().note_round(&step.resolved.rule, &step.notes);
+    /// Writes down what a round leaves, and counts it as done.
+    ///
+    /// With the first stripe in hand, and only if nobody has: the round after the next uses the same room, and a latecomer must not write
+    /// into what that one left.
+    pub(crate) fn close_round(&self, step: &RoundStep, by: Deadline) -> Result<(), Error> {
+        let (header, round) = (self.store.header(), step.notes.round);
+        let mut hand = self.hand();
+        let hold = if self.store.layout().elements > 0 { Some(self.take(&mut hand, 0, by)?) } else { None };
+        if header.rounds().get() < round {
+            step.notes.write(header.notes(round));
+            self.gradient().note_round(&step.resolved.rule, &step.notes);
+            header.rounds().raise(round);
+        }
+        drop(hold);
+        Ok(())
     }
 
     /// The steps of a round on one stripe, from number `done` on.

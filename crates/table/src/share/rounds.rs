@@ -71,14 +71,17 @@ impl LocalShare {
         {
             return Ok(false); // The others were quicker.
         }
-        let close = || {
-            step.iter().for_each(|step| self.close_round(step));
-            self.store.header().rounds().raise(round);
+        let close = || match &step {
+            Some(step) => self.close_round(step, by),
+            None => {
+                self.store.header().rounds().raise(round);
+                Ok(())
+            }
         };
         let whole = adds.iter().any(|add| add.entry.ids.is_none()) || step.as_ref().is_some_and(|step| !step.rows_only);
         if !whole && self.has_parts(&adds) {
             self.finish_parts(round, &adds, step.as_ref(), by)?;
-            close();
+            close()?;
             return Ok(false);
         }
         let stripes = self.store.layout().stripes();
@@ -99,7 +102,7 @@ impl LocalShare {
         for index in later {
             self.advance(index, round, &adds, step.as_ref(), emit.as_deref_mut(), &mut buffer, Some(by))?;
         }
-        close();
+        close()?;
         Ok(emit.is_some())
     }
 
