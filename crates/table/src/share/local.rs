@@ -334,8 +334,7 @@ impl LocalShare {
                 false
             }
             Consistency::Async => {
-                self.has_unapplied(worker)
-                    && self.apply_published(worker, emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit), by)?
+                self.has_unapplied(worker) && self.apply_published(worker, emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit), by)?
             }
         };
         match emit {
