@@ -165,14 +165,7 @@ COMPRESSED = """
 """
 
 
-# Seen in four of six runs with one worker and one dedicated server, without compression too: a pull of a large key may read zeros.
-LOST = pytest.mark.xfail(reason="one worker and a server of its own: a pull of a large key may read zeros", strict=False)
-
-
-@pytest.mark.parametrize(
-    ("workers", "servers"),
-    [pytest.param(*layout, marks=LOST) if layout[0] == 1 and layout[1] else layout for layout in LAYOUTS],
-)
+@pytest.mark.parametrize(("workers", "servers"), LAYOUTS)
 def test_two_bits_and_one_bit_with_what_was_left(stage: Stage, workers: int, servers: int) -> None:
     ended = run(stage, workers, servers, COMPRESSED)
     assert len(said(ended, "held")) == workers, ended
