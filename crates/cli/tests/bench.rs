@@ -87,7 +87,7 @@ fn pb_tells_when_everybody_was_there_and_what_a_large_array_cost() {
 
 #[test]
 fn pb_says_what_it_does_not_offer() {
-    assert_eq!(bench(&["pb", "w7"]).out, "PB error w7  is not offered\n");
+    assert_eq!(bench(&["pb", "w9"]).out, "PB error w9  is not offered\n");
     let end = bench(&["pb", "w2", "mode=eventually"]);
     end.assert_code(1);
     end.assert_says("there is no mode eventually; choose among async, sync, staleness=K");
