@@ -142,8 +142,11 @@ fn a_child_that_nobody_waited_for_is_ended_and_reaped() {
 
 #[test]
 fn a_wait_does_not_wait_for_a_grandchild_that_holds_the_pipe() {
-    let parent = Spawn::new("sh").args(["-c", "sleep 5 & exit 4"]).start().expect("starts");
+    let parent = Spawn::new("sh").args(["-c", "sleep 20 2>/dev/null & echo $!; exit 4"]).start().expect("starts");
+    let grandchild = parent.read_line(soon()).expect("read").expect("its number");
     let started = Instant::now();
     assert_eq!(parent.wait(None, Deadline::never()).expect("ends").code, Some(4));
-    assert!(started.elapsed() < Duration::from_secs(4));
+    assert!(started.elapsed() < Duration::from_secs(10));
+    let killed = std::process::Command::new("kill").arg(String::from_utf8(grandchild).expect("a number")).status();
+    assert!(killed.expect("kill runs").success(), "it outlives its parent");
 }

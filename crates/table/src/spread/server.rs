@@ -383,6 +383,10 @@ impl Session<'_> {
     }
 
     fn refuse(&mut self, head: &Head, error: &Error) -> Handled {
+        if matches!(error, Error::Closed { .. }) {
+            // It is this process that ends, not the worker's: whoever loses the link asks who is to blame.
+            return Err(LinkError::Severed);
+        }
         self.reply(head, &Reply::Refused(Refusal::of(error)))
     }
 
