@@ -441,7 +441,7 @@ int MV_Rank(void);
 // How many processes there are; -1 before MV_Init.
 int MV_Size(void);
 
-// Sums `count` floats over all processes, in place: what the original's MV_Aggregate<float> does.
+// Sums `count` floats over all processes, in place: what the original's `MV_Aggregate<float>` does.
 //
 // The caller promises:
 // `data` has `count` floats, which nobody else uses meanwhile.
@@ -1548,7 +1548,7 @@ int MV_Rank(void);
 // How many processes there are; -1 before MV_Init.
 int MV_Size(void);
 
-// Sums `count` floats over all processes, in place: what the original's MV_Aggregate<float> does.
+// Sums `count` floats over all processes, in place: what the original's `MV_Aggregate<float>` does.
 //
 // The caller promises:
 // `data` has `count` floats, which nobody else uses meanwhile.

@@ -171,7 +171,7 @@ pub extern "C" fn MV_Size() -> c_int {
     number(|session| Some(session.size()))
 }
 
-/// Sums `count` floats over all processes, in place: what the original's MV_Aggregate<float> does.
+/// Sums `count` floats over all processes, in place: what the original's `MV_Aggregate<float>` does.
 ///
 /// # Safety
 /// `data` has `count` floats, which nobody else uses meanwhile.
