@@ -13,7 +13,7 @@ use syncline_transport::{Link, LinkError, OutFrame, RecvHalf, SendHalf};
 use syncline_wire::{Fingerprint, Kind};
 
 use super::gate::{self, Gate};
-use super::messages::{Reply, Request};
+use super::messages::{Refusal, Reply, Request};
 use super::reach::Reach;
 
 /// Quiet replies that may be under way: the server's answers must fit into the buffers between us.
@@ -155,12 +155,24 @@ impl Line {
         Ok(())
     }
 
+    /// What a refusal means here. A death that the server saw is looked into as if this process had seen it: its neighbours must
+    /// hear whom it blames before it fails.
+    fn told(&self, refusal: Refusal, reach: &dyn Reach) -> Error {
+        match refusal.into_error(self.server) {
+            Error::PeerLost { operation, who, how, waited, .. } if !reach.survives_losses() => {
+                let started = Instant::now().checked_sub(waited).unwrap_or_else(Instant::now);
+                reach.link_failed(&operation, who.rank, started, &LinkError::PeerGone { detail: how })
+            }
+            error => error,
+        }
+    }
+
     /// The reply to the oldest request that somebody waits for; a refusal is an error. Its payload waits to be read.
     pub(crate) fn reply(&mut self, operation: &str, reach: &dyn Reach, by: Deadline) -> Result<Reply, Error> {
         loop {
             match self.receive_one(operation, reach, by.extended(LAST_WORD)) {
                 Ok(None) => {}
-                Ok(Some(Reply::Refused(refusal))) => return Err(refusal.into_error(self.server)),
+                Ok(Some(Reply::Refused(refusal))) => return Err(self.told(refusal, reach)),
                 Ok(Some(reply)) => return Ok(reply),
                 Err(error) => {
                     self.forsake();
@@ -205,8 +217,8 @@ impl Line {
             Some(Expected::Quiet(add)) => {
                 if let Reply::Refused(refusal) = reply {
                     // The first one tells why; what came after it failed for want of it.
-                    let server = self.server;
-                    self.refused.get_or_insert_with(|| (add, refusal.into_error(server)));
+                    let error = self.told(refusal, reach);
+                    self.refused.get_or_insert((add, error));
                 }
                 Ok(None)
             }
