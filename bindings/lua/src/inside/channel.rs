@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use mlua::{Lua, MultiValue, UserData, UserDataRef, Value as LuaValue};
-use syncline::Value;
 use syncline::ipc::{Channel, ChannelOptions, Status};
 
 use super::family;
-use super::parcel::{pack_all, unpack};
+use super::parcel::{pack_all, send, unpack};
 use super::shelf::Shelf;
 use crate::interrupt::no_deadline;
 use crate::numbers::integer;
@@ -44,14 +43,9 @@ pub(crate) fn write(lua: &Lua, (handle, items): (Given, MultiValue)) -> Result<u
     if parcels.is_empty() || channel.closed() {
         return Ok(status(channel) as u8);
     }
-    parcels.iter().for_each(|parcel| shelf.put(&parcel.references));
-    let numbers: Vec<u64> = parcels.iter().flat_map(|parcel| parcel.numbers().collect::<Vec<_>>()).collect();
-    let values: Vec<Value<'static>> = parcels.into_iter().map(|parcel| parcel.value).collect();
-    let written = channel.write_all(&values, no_deadline());
-    if !matches!(written, Ok(Status::Open)) {
-        shelf.clear_away(numbers);
-    }
-    Ok(written? as u8)
+    // One that was closed meanwhile may have taken some of them.
+    let went = |status: &Status| *status != Status::Drained;
+    Ok(send(parcels, shelf, |values| channel.write_all(values, no_deadline()), went)? as u8)
 }
 
 fn status(channel: &Channel) -> Status {

@@ -1,10 +1,10 @@
 //! A Lua value as it goes from one thread's state to another's.
 
 use mlua::{AnyUserData, Function, Lua, MultiValue, Table, Value as LuaValue};
-use syncline::Value;
+use syncline::{Value, ipc};
 
 use super::functions;
-use super::shelf::{Reference, fresh_number};
+use super::shelf::{Reference, Shelf, fresh_number};
 use crate::numbers::Numbers;
 use crate::reply::Failure;
 use crate::values::{Arrival, Carrier, arrived, carried};
@@ -53,6 +53,23 @@ pub(super) fn pack(lua: &Lua, value: &LuaValue, operation: &'static str, closure
     let mut packing = Packing { operation, closures, references: Vec::new() };
     let value = carried(lua, value, &mut packing, 0)?;
     Ok(Parcel { value, references: packing.references })
+}
+
+/// Sends parcels as items of a container whose shelf keeps their objects; what `went` says has not gone is taken back.
+pub(super) fn send<T>(
+    parcels: Vec<Parcel>,
+    shelf: &Shelf,
+    write: impl FnOnce(&[Value<'static>]) -> Result<T, ipc::Error>,
+    went: impl FnOnce(&T) -> bool,
+) -> Result<T, Failure> {
+    let (values, references): (Vec<_>, Vec<_>) = parcels.into_iter().map(|parcel| (parcel.value, parcel.references)).unzip();
+    let references = references.concat();
+    shelf.put(&references);
+    let written = write(&values);
+    if !written.as_ref().is_ok_and(went) {
+        shelf.clear_away(references.iter().map(|(number, _)| *number));
+    }
+    Ok(written?)
 }
 
 /// The value in this state. `find` brings the objects that it names; `again` tells that others will find them too.

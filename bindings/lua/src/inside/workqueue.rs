@@ -12,7 +12,7 @@ use syncline::Value;
 use syncline::ipc::{Item, Side, Taken, Workqueue};
 
 use super::family;
-use super::parcel::{pack_all, unpack};
+use super::parcel::{pack_all, send, unpack};
 use super::shelf::Shelf;
 use crate::interrupt::no_deadline;
 use crate::reply::Failure;
@@ -96,13 +96,7 @@ pub(crate) fn open(_: &Lua, name: Option<String>) -> Result<(Handle, i64), Failu
 pub(crate) fn write(lua: &Lua, (queue, closures, items): (Given, bool, MultiValue)) -> Result<(), Failure> {
     let queue = queue.open()?;
     let parcels = pack_all(lua, &items, "write", closures)?;
-    parcels.iter().for_each(|parcel| queue.shelf.put(&parcel.references));
-    let numbers: Vec<u64> = parcels.iter().flat_map(|parcel| parcel.numbers().collect::<Vec<_>>()).collect();
-    let values: Vec<Value<'static>> = parcels.into_iter().map(|parcel| parcel.value).collect();
-    if let Err(error) = queue.queue.write_all(&values, no_deadline()) {
-        queue.shelf.clear_away(numbers);
-        return Err(error.into());
-    }
+    send(parcels, &queue.shelf, |values| queue.queue.write_all(values, no_deadline()), |()| true)?;
     if queue.queue.side() == Side::Worker { finish_in_hand(queue.key) } else { Ok(()) }
 }
 
@@ -112,13 +106,14 @@ pub(crate) fn read(lua: &Lua, (queue, nonblocking): (Given, bool)) -> Result<Mul
     finish_in_hand(queue.key)?;
     let taken = if nonblocking { queue.queue.try_read()? } else { queue.queue.read(no_deadline())? };
     let Taken::Item(item) = taken else { return Ok(MultiValue::new()) };
-    let value = item.value().clone();
     // A nil is how an owner says that there is no more work: nobody works on it.
-    if queue.queue.side() == Side::Worker && value != Value::Nil {
+    let value = if queue.queue.side() == Side::Worker && *item.value() != Value::Nil {
+        let value = item.value().clone();
         IN_HAND.with_borrow_mut(|all| all.insert(queue.key, item));
+        value
     } else {
-        item.done()?;
-    }
+        item.into_value()?
+    };
     Ok(MultiValue::from_iter([unpack(lua, value, false, |number| queue.shelf.take(number))?]))
 }
 
