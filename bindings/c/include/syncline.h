@@ -1478,7 +1478,8 @@ syncline_status syncline_child_wait(syncline_child *child, const char *signal, d
 // Frees a child.
 syncline_status syncline_child_free(syncline_child *child);
 
-// Joins the job. Flags such as `-sync=true` (or `--sync=true`) are taken out of `argv`, as Multiverso does; others are left.
+// Joins the job. Flags such as `-sync=true` (or `--sync=true`) and `-updater_type=sgd` are taken out of `argv`, as Multiverso does;
+// others are left.
 //
 // The caller promises:
 // `argc` and `argv` are NULL, or those of `main`.

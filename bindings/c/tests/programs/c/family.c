@@ -486,9 +486,11 @@ int main(int argc, char **argv)
     maps_and_mutexes(family);
     background();
     tables(family);
-    programs();
     files();
-    processes(family, argv[0]);
+    if (can_spawn()) {
+        programs();
+        processes(family, argv[0]);
+    }
     OK(syncline_family_look(family, &facts));
     CHECK(facts.members >= 1 && facts.objects == 0 && facts.blocks == 0);
     OK(syncline_family_free(family));

@@ -209,14 +209,16 @@ int main(void)
     REFUSED(syncline_spawn(NULL, NULL, NULL, &child));
     const char *odd[] = {"no equals sign", NULL};
     REFUSED(syncline_spawn("true", NULL, odd, &child));
-    OK(syncline_spawn("cat", NULL, NULL, &child));
-    REFUSED(syncline_child_write(child, NULL, 5, 1));
-    REFUSED(syncline_child_write(child, line, SIZE_MAX, 1));
-    FAILS(SYNCLINE_CONFIGURATION, syncline_child_wait(child, "HUP", 1, NULL, NULL));
-    OK(syncline_child_wait(child, "TERM", 5, NULL, NULL));
-    FAILS(SYNCLINE_CLOSED, syncline_child_write(child, line, 1, 1));
-    FAILS(SYNCLINE_CLOSED, syncline_child_read_all(child, 1, &out));
-    OK(syncline_child_free(child));
+    if (can_spawn()) {
+        OK(syncline_spawn("cat", NULL, NULL, &child));
+        REFUSED(syncline_child_write(child, NULL, 5, 1));
+        REFUSED(syncline_child_write(child, line, SIZE_MAX, 1));
+        FAILS(SYNCLINE_CONFIGURATION, syncline_child_wait(child, "HUP", 1, NULL, NULL));
+        OK(syncline_child_wait(child, "TERM", 5, NULL, NULL));
+        FAILS(SYNCLINE_CLOSED, syncline_child_write(child, line, 1, 1));
+        FAILS(SYNCLINE_CLOSED, syncline_child_read_all(child, 1, &out));
+        OK(syncline_child_free(child));
+    }
     REFUSED(syncline_flock_lock(NULL, 0, 0, &lock));
     REFUSED(syncline_flock_lock(line, 0, -3, &lock));
 
