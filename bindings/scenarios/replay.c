@@ -262,6 +262,31 @@ static syncline_status pass_on(char **words, int count)
     return status;
 }
 
+static syncline_status reduce(char **words, int count)
+{
+    static const char *names[] = {"sum", "prod", "min", "max", "mean"};
+    int op = 0, equals = place_of(words, 2, count, "="), plus = place_of(words, equals, count, "+");
+    size_t have = (size_t)(equals - 2), part;
+    double numbers[MOST], mine[MOST];
+    uint32_t node, nodes;
+    syncline_tree *tree;
+    syncline_status status = syncline_tree_of(session, &tree);
+    if (status != SYNCLINE_OK || (status = syncline_tree_where(tree, &node, &nodes, NULL)) != SYNCLINE_OK) return status;
+    while (op < 4 && strcmp(words[1], names[op]) != 0) ++op;
+    read_all(numbers, SYNCLINE_FLOAT64, words, 2, equals);
+    if (strcmp(words[0], "reduce") == 0) {
+        status = syncline_tree_all_reduce(tree, numbers, have, SYNCLINE_FLOAT64, op, NULL);
+        if (status == SYNCLINE_OK) compare(numbers, SYNCLINE_FLOAT64, have, words, equals + 1, count);
+    } else if ((status = syncline_tree_reduce_scatter(tree, numbers, have, SYNCLINE_FLOAT64, op, mine, MOST, &part)) == SYNCLINE_OK) {
+        size_t each = have / nodes, more = have % nodes, before = node - 1, first = before * each + (before < more ? before : more);
+        if (part != each + (before < more)) stop("a part of another size");
+        for (size_t i = 0; i < part; ++i)
+            if (mine[i] != atof(words[equals + 1 + (int)(first + i)]) + me.num_workers * atof(words[plus + 1 + (int)(first + i)])) stop("a number differs");
+    }
+    syncline_tree_close(tree);
+    return status;
+}
+
 static int one_of(const char *word, const char *const *all)
 {
     while (*all != NULL && strcmp(word, *all) != 0) ++all;
@@ -276,19 +301,7 @@ static syncline_status perform(char **words, int count)
     const char *command = words[0];
     if (strcmp(command, "array") == 0 || strcmp(command, "matrix") == 0) return make(words, count);
     if (strcmp(command, "barrier") == 0) return syncline_barrier(session);
-    if (strcmp(command, "reduce") == 0) {
-        static const char *names[] = {"sum", "prod", "min", "max", "mean"};
-        int op = 0, equals = place_of(words, 2, count, "=");
-        size_t have = (size_t)(equals - 2);
-        syncline_tree *tree;
-        while (op < 4 && strcmp(words[1], names[op]) != 0) ++op;
-        read_all(numbers, SYNCLINE_FLOAT64, words, 2, equals);
-        if ((status = syncline_tree_of(session, &tree)) != SYNCLINE_OK) return status;
-        status = syncline_tree_all_reduce(tree, numbers, have, SYNCLINE_FLOAT64, op, NULL);
-        if (status == SYNCLINE_OK) compare(numbers, SYNCLINE_FLOAT64, have, words, equals + 1, count);
-        syncline_tree_close(tree);
-        return status;
-    }
+    if (strcmp(command, "reduce") == 0 || strcmp(command, "reduce_scatter") == 0) return reduce(words, count);
     static const char *const of_trees[] = {"broadcast", "gather", "all_gather", "all_to_all", "meet", NULL};
     static const char *const passed[] = {"channel", "queue", "write", "read", "close", "ask", "drain", "work", "answers", NULL};
     if (one_of(command, of_trees)) {

@@ -63,6 +63,10 @@ def do(words: list[str]) -> None:
             equals = rest.index("=")
             value, _ = sl.tree().all_reduce(numbers(rest[1:equals]), rest[0])
             compare(value, rest[equals + 1 :])
+        case "reduce_scatter":
+            equals, tree = rest.index("="), sl.tree()
+            wanted = np.array_split(expected(rest[equals + 1 :]), tree.nodes)[tree.node - 1]  # the first take the remainder
+            same(tree.reduce_scatter(numbers(rest[1:equals]), rest[0]), wanted)
         case "walk":
             table = tables[rest[0]]
             like = table.get()

@@ -110,6 +110,17 @@ fn times(numbers: &[f64], factor: f64) -> Vec<f64> {
     numbers.iter().map(|number| number * factor).collect()
 }
 
+fn operation(name: &str) -> Told<ReduceOp> {
+    ReduceOp::ALL.into_iter().find(|known| known.name() == name).map_or_else(|| story("an unknown operation"), Ok)
+}
+
+/// This node's equal part; the first nodes take the remainder.
+fn part_of<'n>(tree: &Tree, numbers: &'n [f64]) -> &'n [f64] {
+    let (nodes, before) = (tree.nodes() as usize, tree.node() as usize - 1);
+    let (each, more) = (numbers.len() / nodes, numbers.len() % nodes);
+    &numbers[before * each + before.min(more)..][..each + usize::from(before < more)]
+}
+
 /// What some rows, or all, of a table take.
 fn bytes_of(table: &Table, rows: Option<&[i64]>) -> usize {
     let (all, cols) = table.spec().rows_and_cols().unwrap_or_default();
@@ -167,11 +178,16 @@ impl Stage {
             ["barrier"] => Ok(self.session.barrier()?),
             ["reduce", op, rest @ ..] => {
                 let (mine, wanted) = split_at(rest, "=")?;
-                let Some(op) = ReduceOp::ALL.into_iter().find(|known| known.name() == *op) else { return story("an unknown operation") };
+                let op = operation(op)?;
                 let how = How { site: "a story", by: self.soon() };
                 let (reduced, _) =
                     self.session.tree()?.all_reduce_value(Some(array(&numbers(mine)?)?), syncline::Reduce::By(op), None, how)?;
                 same(&numbers_of(&reduced)?, &self.expected(wanted)?)
+            }
+            ["reduce_scatter", op, rest @ ..] => {
+                let (mine, wanted) = split_at(rest, "=")?;
+                let tree = self.session.tree()?;
+                same(&tree.reduce_scatter(&numbers(mine)?, operation(op)?)?, part_of(&tree, &self.expected(wanted)?))
             }
             ["broadcast" | "gather" | "all_gather" | "all_to_all" | "meet", ..] => self.gather_round(words),
             ["store" | "rule" | "init" | "push" | "pull", ..] => self.keep(words),
