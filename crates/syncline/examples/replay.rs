@@ -1,6 +1,6 @@
-//! Replays a story in Rust: replay STORY
+//! Replays a story of bindings/scenarios in Rust: replay STORY
 //!
-//! One function for each kind of line; what a line means is told in the README beside this file.
+//! One function for each kind of line; what a line means is told in the README there.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
