@@ -80,6 +80,59 @@ static void nested(syncline_tree *tree, int worker, int workers)
     OK(syncline_tree_stats(tree, NULL, 0, &links)); /* on one host there are none */
 }
 
+/* Ranks of one host become a family: node 1 asks, the others answer. */
+static void family(syncline_tree *tree, int worker, int workers)
+{
+    syncline_family *family = NULL;
+    syncline_workqueue *queue;
+    syncline_item *item;
+    syncline_value *line, *value;
+    char text[128] = "";
+    const char *bytes;
+    size_t size;
+    int64_t sum = 0;
+    if (worker == 0) {
+        OK(syncline_family_create(&family));
+        OK(syncline_family_invitation(family, text, sizeof text));
+    }
+    OK(syncline_value_text(text, &value));
+    OK(syncline_tree_scatter(tree, value, &line));
+    OK(syncline_value_free(value));
+    OK(syncline_value_as_bytes(line, &bytes, &size));
+    CHECK(size < sizeof text);
+    memcpy(text, bytes, size), text[size] = 0;
+    OK(syncline_value_free(line));
+    if (worker != 0) OK(syncline_family_accept(text, &family));
+    if (worker == 0) OK(syncline_workqueue_create(family, "doubles", &queue, NULL));
+    OK(syncline_tree_barrier(tree)); /* whoever makes a queue owns it */
+    if (worker != 0) OK(syncline_workqueue_create(family, "doubles", &queue, NULL));
+    if (worker == 0) {
+        for (int i = 1; i <= 100; ++i) {
+            OK(syncline_value_int(i, &value));
+            OK(syncline_workqueue_write(queue, value, 20));
+            OK(syncline_value_free(value));
+        }
+        OK(syncline_workqueue_close(queue));
+    }
+    for (; worker != 0 || workers > 1;) {
+        OK(syncline_workqueue_read(queue, 20, &item, NULL));
+        if (item == NULL) break;
+        OK(syncline_item_value(item, &value));
+        int64_t number = taken(value);
+        if (worker == 0) {
+            sum += number;
+            OK(syncline_item_done(item));
+        } else {
+            OK(syncline_value_int(2 * number, &value));
+            OK(syncline_item_answer(item, value));
+            OK(syncline_value_free(value));
+        }
+    }
+    if (worker == 0 && workers > 1) CHECK(sum == 100 * 101);
+    OK(syncline_workqueue_free(queue));
+    OK(syncline_family_free(family));
+}
+
 int main(void)
 {
     syncline_session *session;
@@ -130,6 +183,7 @@ int main(void)
     CHECK(own[0] == 42);
 
     nested(tree, me.worker_id, me.num_workers);
+    family(tree, me.worker_id, me.num_workers);
     /* Another length than the root's is refused here, and the tree goes on. */
     float short_one[2];
     if (me.worker_id == 0) OK(syncline_tree_broadcast(tree, got, 3, SYNCLINE_FLOAT32, 1));
