@@ -54,6 +54,8 @@ $ffi->attach(@$_) for (
     [[syncline_table_free      => 'table_free']     => [$handle] => $status],
     [[syncline_table_add       => 'table_add']      => [$handle, $struct, 'size_t', $struct, 'sint32'] => $status],
     [[syncline_table_get       => 'table_get']      => [$handle, $struct, 'size_t'] => $status],
+    [[syncline_table_add       => 'table_add_at']   => [$handle, 'opaque', 'size_t', $struct, 'sint32'] => $status],
+    [[syncline_table_get       => 'table_get_at']   => [$handle, 'opaque', 'size_t'] => $status],
     [[syncline_table_add_get   => 'table_add_get']  => [$handle, $struct, $struct, 'size_t', $struct] => $status],
     [[syncline_table_add_rows  => 'table_add_rows'] => [$handle, $struct, 'size_t', $struct, 'size_t', $struct, 'sint32'] => $status],
     [[syncline_table_get_rows  => 'table_get_rows'] => [$handle, $struct, 'size_t', $struct, 'size_t'] => $status],

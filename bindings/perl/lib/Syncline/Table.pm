@@ -148,8 +148,34 @@ package Syncline::ArrayTable;
 our @ISA = ('Syncline::Table');
 
 sub new { my ($class, $size, $initial, @options) = @_; Syncline::Error::argument('a table: options come in pairs, name => value') if @options % 2; return $class->make([$size], $initial, @options) }
-sub get { my ($self, @rest) = @_; return $self->get_whole(Syncline::Table::options_of('get', @rest)->{out}) }
-sub add { my ($self, $delta, @rest) = @_; return $self->add_whole($delta, Syncline::Table::options_of('add', @rest)) }
+
+# Arrays as they were made are most of them, and are looked at once (see Syncline::Array).
+sub get {
+    my ($self, @rest) = @_;
+    if ($Syncline::Array::LOOKS && @rest == 2 && ref $rest[1] eq 'PDL' && !ref $rest[0] && $rest[0] eq 'out') {
+        my $bytes = unpack 'P304', pack 'J', ${ $rest[1] };
+        my ($state, $parent, $data, $count, $type) = unpack 'x8Lx4Qx24Qx64Qx8l', $bytes;
+        if ($state == 1 && !$parent && $type == $self->{enum} && substr($bytes, 184, 72) eq Syncline::Array::ALONE) {
+            my $status = Syncline::FFI::table_get_at($self->{handle}, $data, $count);
+            Syncline::FFI::failed($status) if $status;
+            return $rest[1];
+        }
+    }
+    return $self->get_whole(Syncline::Table::options_of('get', @rest)->{out});
+}
+
+sub add {
+    my ($self, $delta, @rest) = @_;
+    if ($Syncline::Array::LOOKS && !@rest && ref $delta eq 'PDL') {
+        my ($state, $parent, $data, $count, $type) = unpack 'x8Lx4Qx24Qx64Qx8l', unpack 'P304', pack 'J', $$delta;
+        if ($state == 1 && !$parent && $type == $self->{enum}) {
+            my $status = Syncline::FFI::table_add_at($self->{handle}, $data, $count, undef, 0);
+            Syncline::FFI::failed($status) if $status;
+            return;
+        }
+    }
+    return $self->add_whole($delta, Syncline::Table::options_of('add', @rest));
+}
 
 package Syncline::MatrixTable;
 
