@@ -38,7 +38,8 @@ fn main() -> Result<(), Error> {
     let local = KvStore::local("local")?;
     let apart = session.kvstore("dist_async")?;
     apart.set_optimizer(Optimizer::create("test", &[]).map_err(|error| Error::of_function("create", error.to_string()))?)?;
-    for count in [1usize, 16, 1024, 262_144, 4_194_304] {
+    let given: Vec<usize> = std::env::args().skip(1).filter_map(|size| size.parse().ok()).collect();
+    for count in if given.is_empty() { vec![1, 16, 1024, 262_144, 4_194_304] } else { given } {
         let times = if count <= 1024 {
             100_000
         } else if count <= 262_144 {

@@ -32,13 +32,14 @@ pub unsafe extern "C" fn syncline_kvstore_set_optimizer(
         let optimizer = named(name, options)?;
         let (store, by) = (kept.store.raw(), kept.by());
         let before = if keep_states != 0 { store.optimizer(by)? } else { None };
-        Ok(match before {
+        match before {
             Some(before) if keeps_the_same(&before, &optimizer) => store.change_optimizer("set_optimizer", by, |held| {
                 *held = optimizer;
                 Ok(())
             })?,
             _ => store.set_optimizer(optimizer, by)?,
-        })
+        }
+        Ok(())
     })
 }
 

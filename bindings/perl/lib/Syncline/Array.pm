@@ -16,7 +16,10 @@ use Scalar::Util qw(blessed looks_like_number);
 use Syncline::Error ();
 use Syncline::FFI ();
 
+use Exporter qw(import);
+
 our $VERSION = '0.1.0';
+our @EXPORT_OK = qw(READY NONE ALONE);
 
 # PDL's types and the dtypes they are; `indx` is a 64-bit number here too.
 our (@DTYPE_OF, %TYPE_OF, @SIZE_OF);
@@ -39,7 +42,7 @@ BEGIN {
 # State 1 is an array with memory of its own and nothing to catch up with. $LOOKS says whether all that lies there: known arrays are looked at below, and where
 # one differs (another PDL, another machine) the methods are asked as always.
 our $LOOKS = looks();
-use constant ALONE => "\0" x 72;    # no children
+use constant { READY => pack('L', 1), NONE => "\0" x 8, ALONE => "\0" x 72 };    # a state, no parent, no children
 
 sub look { my ($pdl) = @_; return unpack 'P304', pack 'J', $$pdl }
 

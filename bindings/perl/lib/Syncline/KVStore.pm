@@ -10,7 +10,7 @@ use FFI::Platypus::Buffer qw(buffer_to_scalar scalar_to_pointer);
 use FFI::Platypus::Memory qw(memcpy);
 use Scalar::Util qw(blessed looks_like_number refaddr weaken);
 use Syncline ();
-use Syncline::Array ();
+use Syncline::Array qw(READY NONE ALONE);
 use Syncline::Error ();
 use Syncline::FFI ();
 use Syncline::Optimizer ();
@@ -90,6 +90,7 @@ sub remember_key {
     $self->{specs}{$key} = $rows ? [$array->dtype, $array->shape, 1] : [Syncline::Array::dtype_of($array), Syncline::Array::shape_of($array), 0];
     my $kept = ["", encoded($key, 'a key')];
     $kept->[0] = $self->{int_keys} ? pack('Qq', 0, $key) : pack('pq', $kept->[1], 0);
+    $kept->[2] = '';
     my @dims = $rows ? (0) x 9 : $array->dims;
     if (@dims <= 6) {
         # What the structure of a PDL of this very shape and type holds, and the beginning of what the library wants to know of it.
@@ -203,17 +204,17 @@ sub init {
 }
 
 sub push {
-    my ($self, $key, $value, @rest) = @_;
     # One key that is known and one array as it was made: most pushes, and the ones that must be quick (see Syncline::Array).
-    if ($Syncline::Array::LOOKS && !@rest && ref $value eq 'PDL' && defined $key and my $known = $self->{keys}{$key}) {
-        my $bytes = unpack 'P304', pack 'J', $$value;
-        my ($state, $parent, $data) = unpack 'x8Lx4Qx24Q', $bytes;
-        if ($state == 1 && !$parent && $known->[6] && substr($bytes, 136, 4) eq $known->[2] && substr($bytes, 160, 8) eq $known->[3] && substr($bytes, 256, $known->[7]) eq $known->[4]) {
-            my $status = Syncline::FFI::kv_push($self->{handle}, $known->[0], $known->[6] . pack('QQ', $data, 0), 1);
-            $self->check_push($status) if $status;
+    if ($Syncline::Array::LOOKS && @_ == 3 && ref $_[2] eq 'PDL' && defined $_[1] and my $known = $_[0]{keys}{ $_[1] }) {
+        my $bytes = unpack 'P304', pack 'J', ${ $_[2] };
+        if (substr($bytes, 8, 4) eq READY && substr($bytes, 16, 8) eq NONE && substr($bytes, 136, 4) eq $known->[2]
+            && substr($bytes, 160, 8) eq $known->[3] && substr($bytes, 256, $known->[7]) eq $known->[4]) {
+            my $status = Syncline::FFI::kv_push($_[0]{handle}, $known->[0], $known->[6] . substr($bytes, 48, 8) . NONE, 1);
+            $_[0]->check_push($status) if $status;
             return;
         }
     }
+    my ($self, $key, $value, @rest) = @_;
     refuse_options('push', { paired('push', @rest) }, 'priority');
     my ($keys, $arrays) = $self->pairs($key, $value, 'values');
     my @keep;
@@ -223,18 +224,17 @@ sub push {
 }
 
 sub pull {
-    my ($self, $key, @rest) = @_;
-    # As in `push`; an array that others are computed from has to tell them.
-    if ($Syncline::Array::LOOKS && @rest == 2 && ref $rest[1] eq 'PDL' && !ref $rest[0] && $rest[0] eq 'out' && defined $key and my $known = $self->{keys}{$key}) {
-        my $bytes = unpack 'P304', pack 'J', ${ $rest[1] };
-        my ($state, $parent, $data) = unpack 'x8Lx4Qx24Q', $bytes;
-        if ($state == 1 && !$parent && $known->[6] && substr($bytes, 136, 4) eq $known->[2] && substr($bytes, 160, 8) eq $known->[3] && substr($bytes, 256, $known->[7]) eq $known->[4]
-            && substr($bytes, 184, 72) eq Syncline::Array::ALONE) {
-            my $status = Syncline::FFI::kv_pull($self->{handle}, $known->[0], $known->[6] . pack('QQ', $data, 0), 1, 1);
+    # As in `push`; an array that others are computed from has to tell them, which takes a method.
+    if ($Syncline::Array::LOOKS && @_ == 4 && ref $_[3] eq 'PDL' && !ref $_[2] && $_[2] eq 'out' && defined $_[1] and my $known = $_[0]{keys}{ $_[1] }) {
+        my $bytes = unpack 'P304', pack 'J', ${ $_[3] };
+        if (substr($bytes, 8, 4) eq READY && substr($bytes, 16, 8) eq NONE && substr($bytes, 136, 4) eq $known->[2]
+            && substr($bytes, 160, 8) eq $known->[3] && substr($bytes, 256, $known->[7]) eq $known->[4] && substr($bytes, 184, 72) eq ALONE) {
+            my $status = Syncline::FFI::kv_pull($_[0]{handle}, $known->[0], $known->[6] . substr($bytes, 48, 8) . NONE, 1, 1);
             check($status) if $status;
-            return $rest[1];
+            return $_[3];
         }
     }
+    my ($self, $key, @rest) = @_;
     my %options = paired('pull', @rest);
     refuse_options('pull', \%options, qw(out priority ignore_sparse));
     my $out = $options{out};
