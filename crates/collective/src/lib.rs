@@ -10,6 +10,7 @@ mod call;
 mod engine;
 mod hosts;
 mod leaves;
+mod letters;
 mod links;
 mod memory;
 pub mod plan;
