@@ -14,6 +14,7 @@ mod letters;
 mod links;
 mod memory;
 pub mod plan;
+mod setback;
 mod stats;
 
 pub use aggregate::Aggregates;

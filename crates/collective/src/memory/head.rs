@@ -19,6 +19,9 @@ const LENGTH: usize = 5;
 /// Where its array stands if that is in shared memory: the place in the heap plus one, and where in it the array begins.
 const LENT: [usize; 3] = [6, 7, 8];
 
+/// In place of an operation: the member's call failed elsewhere.
+const FAILED: u64 = u64::MAX;
+
 impl Head {
     /// That of no call.
     pub(super) const BLANK: Head = Head([0; WORDS]);
@@ -34,6 +37,17 @@ impl Head {
     pub(super) fn with_length(mut self, bytes: usize) -> Head {
         self.0[LENGTH] = bytes as u64;
         self
+    }
+
+    /// Of a member that cannot go on, with so many bytes about it on its desk.
+    pub(super) fn failed(bytes: usize) -> Head {
+        let mut head = Head::BLANK.with_length(bytes);
+        head.0[1] = FAILED;
+        head
+    }
+
+    pub(super) fn is_failed(&self) -> bool {
+        self.0[1] == FAILED
     }
 
     pub(super) fn length(&self) -> u64 {
