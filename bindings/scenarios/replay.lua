@@ -70,6 +70,47 @@ function commands.reduce(w)
    compare(value, expected(w, equals + 1))
 end
 
+-- What trees do beside reductions: node k brings k times the numbers.
+local function times(words, from, factor)
+   local found = numbers(words, from)
+   for i in ipairs(found) do found[i] = found[i] * factor end
+   return found
+end
+
+local function root_of(tree, word) return word == 'last' and tree.numNodes or tonumber(word) end
+
+local function by_node(tree, all, words, from, factor)
+   for node = 1, tree.numNodes do compare(all[node], times(words, from, node * factor)) end
+end
+
+function commands.broadcast(w)
+   local tree = syncline.tree()
+   local root = root_of(tree, w[2])
+   compare(tree.broadcast(syncline.DoubleTensor(times(w, 3, tree.nodeIndex)), root), times(w, 3, root))
+end
+
+function commands.gather(w)
+   local tree = syncline.tree()
+   local root = root_of(tree, w[2])
+   local all = tree.gather(syncline.DoubleTensor(times(w, 3, tree.nodeIndex)), root)
+   assert((all ~= nil) == (root == tree.nodeIndex), 'what was gathered is at another node')
+   if all then by_node(tree, all, w, 3, 1) end
+end
+
+function commands.all_gather(w)
+   local tree = syncline.tree()
+   by_node(tree, tree.allGather(syncline.DoubleTensor(times(w, 2, tree.nodeIndex))), w, 2, 1)
+end
+
+function commands.all_to_all(w)
+   local tree = syncline.tree()
+   local parts = {}
+   for node = 1, tree.numNodes do parts[node] = syncline.DoubleTensor(times(w, 2, tree.nodeIndex * node)) end
+   by_node(tree, tree.allToAll(parts), w, 2, tree.nodeIndex)
+end
+
+function commands.meet() syncline.tree().barrier() end
+
 function commands.walk(w)
    local handler = tables[w[2]]
    local shape = handler:get()
@@ -111,7 +152,7 @@ for line in io.lines(arg[1]) do
    line_number = line_number + 1
    local w = words_of(line)
    local ok, why = pcall(function()
-      if w[1] == nil or w[1] == '#' then return end
+      if w[1] == nil or w[1] == '#' or w[1] == 'for' then return end
       if w[1] == 'mode' then
          mode = w[2]
          mv.init(mode == 'sync')

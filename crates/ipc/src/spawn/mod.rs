@@ -71,7 +71,10 @@ impl Spawn {
         let mut process = command.spawn().map_err(|source| SpawnError::NotStarted { file: file.clone(), source })?;
         let pipes = process.stdin.take().zip(process.stdout.take()).expect("both were asked for");
         let watch = Pid::from_raw(process.id() as i32).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        let watch = watch.expect("a child has a pid").map_err(|error| SpawnError::system("spawn", &file, error.into()))?;
+        let watch = watch.expect("a child has a pid").map_err(|error| {
+            let _ = process.kill().and_then(|()| process.wait()); // nobody could watch it: nobody will know of it
+            SpawnError::system("spawn", &file, error.into())
+        })?;
         let child = Child {
             stdout_descriptor: pipes.1.as_raw_fd(),
             file,
