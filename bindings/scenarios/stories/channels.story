@@ -1,5 +1,5 @@
 # A channel is open, closed, drained; a read tells which, and an empty one that is open has nothing.
-for rust python c
+for rust python c lua
 mode async
 channel news 0
 read news open
