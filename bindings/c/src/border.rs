@@ -10,6 +10,7 @@ use syncline::Deadline;
 use syncline::collective::How;
 
 use crate::failure::{Failure, syncline_status};
+use crate::memory;
 
 thread_local! {
     /// How many calls this thread is in: a function of the caller's that runs inside of one may make another.
@@ -63,6 +64,11 @@ pub(crate) fn deadline(timeout: Duration) -> Deadline {
 /// As long as it takes, or until the host wants to end the wait.
 pub(crate) fn no_deadline() -> Deadline {
     ask_host(Deadline::never())
+}
+
+/// `seconds` from now, or as long as it takes where it is 0; or until the host wants to end the wait.
+pub(crate) fn until(seconds: f64) -> Result<Deadline, Failure> {
+    Ok(memory::patience(seconds)?.map_or_else(no_deadline, deadline))
 }
 
 fn ask_host(deadline: Deadline) -> Deadline {

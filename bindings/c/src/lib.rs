@@ -7,17 +7,23 @@
 #![expect(non_camel_case_types, reason = "these are the names that C programs write")]
 
 mod border;
+mod handles;
+mod memory;
+
+// In the order in which the header tells of them.
 pub mod facts;
 pub mod failure;
-mod handles;
-pub mod ipc;
-pub mod kvstore;
-mod memory;
-pub mod multiverso;
+
 pub mod session;
 pub mod tables;
 pub mod trees;
+
 pub mod values;
+
+pub mod ipc;
+pub mod kvstore;
+
+pub mod multiverso;
 
 use std::ffi::{c_char, c_int};
 
