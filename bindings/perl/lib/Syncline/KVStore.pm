@@ -90,7 +90,7 @@ sub remember_key {
     $self->{specs}{$key} = $rows ? [$array->dtype, $array->shape, 1] : [Syncline::Array::dtype_of($array), Syncline::Array::shape_of($array), 0];
     my $kept = ["", encoded($key, 'a key')];
     $kept->[0] = $self->{int_keys} ? pack('Qq', 0, $key) : pack('pq', $kept->[1], 0);
-    $kept->[2] = '';
+    @$kept[2, 8 .. 11] = ('') x 5;
     my @dims = $rows ? (0) x 9 : $array->dims;
     if (@dims <= 6) {
         # What the structure of a PDL of this very shape and type holds, and the beginning of what the library wants to know of it.
@@ -100,6 +100,15 @@ sub remember_key {
         $kept->[7] = 8 * @dims;
     }
     $self->{keys}{$key} = $kept;
+}
+
+# described(KNOWN, BYTES): the structure syncline_kv_array of the PDL that these bytes are, if it is an array as it was made and has the key's own shape and
+# type; otherwise nothing, and the methods of PDL are asked.
+sub described {
+    my ($known, $bytes) = @_;
+    return '' unless substr($bytes, 8, 4) eq READY && substr($bytes, 16, 8) eq NONE && substr($bytes, 136, 4) eq $known->[2]
+        && substr($bytes, 160, 8) eq $known->[3] && substr($bytes, 256, $known->[7]) eq $known->[4];
+    return $known->[6] . substr($bytes, 48, 8) . NONE;
 }
 
 # Keys and arrays as two flat lists: a key with several arrays stands several times.
@@ -207,9 +216,10 @@ sub push {
     # One key that is known and one array as it was made: most pushes, and the ones that must be quick (see Syncline::Array).
     if ($Syncline::Array::LOOKS && @_ == 3 && ref $_[2] eq 'PDL' && defined $_[1] and my $known = $_[0]{keys}{ $_[1] }) {
         my $bytes = unpack 'P304', pack 'J', ${ $_[2] };
-        if (substr($bytes, 8, 4) eq READY && substr($bytes, 16, 8) eq NONE && substr($bytes, 136, 4) eq $known->[2]
-            && substr($bytes, 160, 8) eq $known->[3] && substr($bytes, 256, $known->[7]) eq $known->[4]) {
-            my $status = Syncline::FFI::kv_push($_[0]{handle}, $known->[0], $known->[6] . substr($bytes, 48, 8) . NONE, 1);
+        # The same array as last time, with nothing changed but its numbers.
+        $known->[9] = described($known, $known->[8] = $bytes) if $bytes ne $known->[8];
+        if ($known->[9]) {
+            my $status = Syncline::FFI::kv_push($_[0]{handle}, $known->[0], $known->[9], 1);
             $_[0]->check_push($status) if $status;
             return;
         }
@@ -227,9 +237,9 @@ sub pull {
     # As in `push`; an array that others are computed from has to tell them, which takes a method.
     if ($Syncline::Array::LOOKS && @_ == 4 && ref $_[3] eq 'PDL' && !ref $_[2] && $_[2] eq 'out' && defined $_[1] and my $known = $_[0]{keys}{ $_[1] }) {
         my $bytes = unpack 'P304', pack 'J', ${ $_[3] };
-        if (substr($bytes, 8, 4) eq READY && substr($bytes, 16, 8) eq NONE && substr($bytes, 136, 4) eq $known->[2]
-            && substr($bytes, 160, 8) eq $known->[3] && substr($bytes, 256, $known->[7]) eq $known->[4] && substr($bytes, 184, 72) eq ALONE) {
-            my $status = Syncline::FFI::kv_pull($_[0]{handle}, $known->[0], $known->[6] . substr($bytes, 48, 8) . NONE, 1, 1);
+        $known->[11] = substr($known->[10] = $bytes, 184, 72) eq ALONE ? described($known, $bytes) : '' if $bytes ne $known->[10];
+        if ($known->[11]) {
+            my $status = Syncline::FFI::kv_pull($_[0]{handle}, $known->[0], $known->[11], 1, 1);
             check($status) if $status;
             return $_[3];
         }
