@@ -127,6 +127,24 @@ function commands.bits(w)
    print(('bits %s %s'):format(w[2], (text:gsub('.', function(c) return ('%02x'):format(c:byte()) end))))
 end
 
+-- Channels. (A queue of torch-ipc's has another `close`: its stories are not Lua's.)
+local ipc = require 'libipc'
+local channels, states = {}, { open = ipc.channel.OPEN, closed = ipc.channel.CLOSED, drained = ipc.channel.DRAINED }
+
+function commands.channel(w) channels[w[2]] = ipc.channel(w[3] ~= '0' and tonumber(w[3]) or nil) end
+function commands.close(w) channels[w[2]]:close() end
+
+function commands.write(w)
+   local status = channels[w[2]]:write((table.unpack or unpack)(numbers(w, 4)))
+   assert(status == states[w[3]], 'the channel is in state ' .. status)
+end
+
+function commands.read(w)
+   local status, item = channels[w[2]]:read(true)
+   assert(status == states[w[3]], 'the channel is in state ' .. status)
+   assert(item == tonumber(w[4] or 'nothing'), tostring(item))
+end
+
 local function run(words) return commands[words[1]](words) end
 
 local line_number = 0

@@ -40,6 +40,14 @@ fn a_lost_peer_is_named_with_rank_and_pid() {
 }
 
 #[test]
+fn stores_answer_alone_and_in_jobs_of_two_and_three() {
+    let program = Program::compile("store");
+    program.alone().assert_fine();
+    program.in_a_job_of(2).assert_fine();
+    program.in_a_job_of(3).assert_fine();
+}
+
+#[test]
 fn programs_of_multiverso_run_as_they_are() {
     let program = Program::compile("multiverso");
     program.alone().assert_fine();
@@ -51,7 +59,7 @@ fn valgrind_finds_neither_a_leak_nor_an_error() {
     if skipped_without("valgrind") {
         return;
     }
-    for name in ["calls", "nonsense", "multiverso", "family", "strangers"] {
+    for name in ["calls", "store", "nonsense", "multiverso", "family", "strangers"] {
         let program = Program::compile(name);
         let mut valgrind = Command::new("valgrind");
         // The library starts threads that end with the process; what they hold is reachable and no leak.

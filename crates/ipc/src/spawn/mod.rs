@@ -16,7 +16,7 @@ mod error;
 mod pipes;
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -76,6 +76,7 @@ impl Spawn {
             SpawnError::system("spawn", &file, error.into())
         })?;
         let child = Child {
+            stdout_descriptor: pipes.1.as_raw_fd(),
             file,
             pid: process.id(),
             maker: std::process::id(),
@@ -141,6 +142,7 @@ pub struct Child {
     maker: u32,
     /// Readable once it has ended.
     watch: OwnedFd,
+    stdout_descriptor: RawFd,
     stdin: Turn<Option<Stdin>>,
     stdout: Turn<Stdout>,
     process: Mutex<State>,
@@ -157,6 +159,11 @@ impl Child {
     /// The number of its process.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// The descriptor of this side of its stdout, for a program that waits for several things at once; reading is done here.
+    pub fn stdout_descriptor(&self) -> RawFd {
+        self.stdout_descriptor
     }
 
     /// Whether it has not ended yet.
