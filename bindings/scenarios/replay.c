@@ -287,6 +287,38 @@ static syncline_status reduce(char **words, int count)
     return status;
 }
 
+/* The key-value store. */
+static syncline_status keep(char **words, int count)
+{
+    static syncline_kvstore *store;
+    float numbers[MOST];
+    size_t have = (size_t)(count - 2);
+    if (strcmp(words[0], "store") == 0) {
+        if (store != NULL) syncline_kvstore_free(store);
+        return syncline_kvstore_create(strncmp(words[1], "dist", 4) == 0 ? session : NULL, words[1], &store);
+    }
+    if (strcmp(words[0], "rule") == 0) {
+        char options[256] = "{", *equals;
+        for (int i = 2; i < count; ++i) {
+            if ((equals = strchr(words[i], '=')) == NULL) stop("an option without a number");
+            *equals = 0;
+            size_t at = strlen(options);
+            snprintf(options + at, sizeof options - at, "%s\"%s\": %s", i > 2 ? ", " : "", words[i], equals + 1);
+        }
+        strcat(options, "}");
+        return syncline_kvstore_set_optimizer(store, words[1], options, 0);
+    }
+    int pulls = strcmp(words[0], "pull") == 0;
+    if (pulls) have = (size_t)(place_of(words, 2, count, "+") - 2);
+    else read_all(numbers, SYNCLINE_FLOAT32, words, 2, count);
+    syncline_kv_key key = {.name = words[1]};
+    syncline_kv_array array = {.dtype = SYNCLINE_FLOAT32, .axes = 1, .dims = &have, .data = numbers};
+    if (!pulls) return strcmp(words[0], "init") == 0 ? syncline_kvstore_init(store, &key, &array, 1) : syncline_kvstore_push(store, &key, &array, 1);
+    syncline_status status = syncline_kvstore_pull(store, &key, &array, 1, 1);
+    if (status == SYNCLINE_OK) compare(numbers, SYNCLINE_FLOAT32, have, words, 2, count);
+    return status;
+}
+
 static int one_of(const char *word, const char *const *all)
 {
     while (*all != NULL && strcmp(word, *all) != 0) ++all;
@@ -311,7 +343,9 @@ static syncline_status perform(char **words, int count)
         syncline_tree_close(tree);
         return status;
     }
+    static const char *const kept[] = {"store", "rule", "init", "push", "pull", NULL};
     if (one_of(command, passed)) return pass_on(words, count);
+    if (one_of(command, kept)) return keep(words, count);
     int t = find(words[1]), dtype = tables[t].dtype;
     if (strcmp(command, "walk") == 0) return walk(t, atoi(words[2]));
     if (strcmp(command, "add") == 0) {

@@ -149,6 +149,12 @@ typedef struct syncline_future syncline_future;
 // An item that was taken. On a lease it is not gone yet: if this process dies before it is done, another reader gets it.
 typedef struct syncline_item syncline_item;
 
+// A call of a store that is under way.
+typedef struct syncline_kv_future syncline_kv_future;
+
+// A key-value store in the manner of MXNet's. May be used from many threads.
+typedef struct syncline_kvstore syncline_kvstore;
+
 // Threads that each run a function.
 typedef struct syncline_map syncline_map;
 
@@ -163,6 +169,9 @@ typedef struct syncline_pool syncline_pool;
 
 // A reduction under way.
 typedef struct syncline_reduction syncline_reduction;
+
+// An array of which only some rows are there, the others being zero: ids in ascending order, each once, and one row of numbers for each.
+typedef struct syncline_rows syncline_rows;
 
 // The side that listens.
 typedef struct syncline_server syncline_server;
@@ -341,6 +350,45 @@ typedef int (*syncline_init)(void *user, void **state);
 // of its thread's last error.
 typedef int (*syncline_work)(void *state, void *user, size_t id, syncline_value **result);
 
+// A key: a name, or without one (NULL) a number. One store has one kind of them.
+typedef struct {
+  // The name, or NULL.
+  const char *name;
+  // The number, where there is no name.
+  int64_t number;
+} syncline_kv_key;
+
+// An array: numbers in row-major order, or some rows.
+typedef struct {
+  // A syncline_dtype. Not read where there are rows.
+  int32_t dtype;
+  // How many extents there are. Not read where there are rows.
+  uint32_t axes;
+  // The extents. Not read where there are rows.
+  const size_t *dims;
+  // The numbers; written only where the array is an output. Not read where there are rows.
+  void *data;
+  // NULL, or an array of which only some rows are there.
+  syncline_rows *rows;
+} syncline_kv_array;
+
+// The rows that are wanted of one key.
+typedef struct {
+  // Which key.
+  syncline_kv_key key;
+  // The ids, in any order; repeated ones count once.
+  const int64_t *ids;
+  // How many there are.
+  size_t num_ids;
+  // What is filled with exactly these rows.
+  syncline_rows *out;
+} syncline_kv_rows;
+
+// Changes `stored` by what was pushed; both are lent for the time of the call. Not 0 fails the push with SYNCLINE_SYSTEM, and what the function
+// changed before stays changed. It must not call a store. It runs in the thread that pushes, or in one of the store's own when the push goes on
+// in the background.
+typedef int (*syncline_kv_updater)(void *user, const syncline_kv_key *key, const syncline_kv_array *pushed, const syncline_kv_array *stored);
+
 // A table of Multiverso's.
 typedef void *TableHandler;
 
@@ -354,9 +402,12 @@ uint32_t syncline_abi_version(void);
 // The version of the library, such as "0.1.0".
 const char *syncline_version(void);
 
-// Has `asked` called now and then while a call waits, at least every 100 ms; not 0 ends the wait with
+// Has `asked` called now and then while a call waits, at least every 100 ms and in the thread of that call; not 0 ends the wait with
 // SYNCLINE_INTERRUPTED. For hosts of a language of their own, whose users press Ctrl-C. NULL: nobody is asked.
 void syncline_set_interrupt(int (*asked)(void));
+
+// As syncline_set_interrupt, the other way round: 0 ends the wait. For hosts whose functions return 0 when an exception ended them.
+void syncline_set_going_on(int (*asked)(void));
 
 // Says where the caller's next calls of this thread stand in its program; errors about calls that differ between ranks
 // show it. `SYNCLINE_HERE()` does it with the current line.
@@ -1477,6 +1528,242 @@ syncline_status syncline_child_wait(syncline_child *child, const char *signal, d
 
 // Frees a child.
 syncline_status syncline_child_free(syncline_child *child);
+
+// Makes a store of this type: "local", "device", "dist_sync", "dist_async" or one of their other names, in any case. A distributed one belongs
+// to `session`, and every worker makes the same ones in the same order; a local one needs none (NULL).
+//
+// The caller promises:
+// `type_name` is a text; `out` may be written.
+syncline_status syncline_kvstore_create(syncline_session *session,
+                                        const char *type_name,
+                                        syncline_kvstore **out);
+
+// Frees the handle. Keys of a local store end with its last handle, those of a distributed one with the session.
+syncline_status syncline_kvstore_free(syncline_kvstore *store);
+
+// Copies the type, in lower case, into `out`, cut short where there is less room.
+//
+// The caller promises:
+// `out` has room for `room` bytes.
+syncline_status syncline_kvstore_type(syncline_kvstore *store, char *out, size_t room);
+
+// This process's number among the workers, and how many there are: 0 and 1 in a local store.
+//
+// The caller promises:
+// `rank` and `num_workers` are NULL or may be written.
+syncline_status syncline_kvstore_where(syncline_kvstore *store, int32_t *rank, int32_t *num_workers);
+
+// How many processes of the job died; 0 in a local store.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_kvstore_num_dead_node(syncline_kvstore *store, int32_t *out);
+
+// Whether the store can do something, 1 or 0; "optimizer" is all that is ever asked.
+//
+// The caller promises:
+// `capability` is a text; `out` may be written.
+syncline_status syncline_kvstore_is_capable(syncline_kvstore *store, const char *capability, int *out);
+
+// Returns when every worker has called it, after what they queued before.
+syncline_status syncline_kvstore_barrier(syncline_kvstore *store);
+
+// Returns when all calls of this process that go on in the background have ended.
+syncline_status syncline_kvstore_flush(syncline_kvstore *store);
+
+// Makes pushes smaller: `words` are `count` names and values in turn, such as "type" "2bit" "threshold" "0.5". Types are 2bit, 1bit, fp16, bf16,
+// int8 and topk (with "ratio"); "pull" "true" makes pulls smaller too (fp16, bf16, int8). Every worker sets it, before its first push.
+//
+// The caller promises:
+// `words` has 2 · `count` texts.
+syncline_status syncline_kvstore_set_gradient_compression(syncline_kvstore *store,
+                                                          const char *const *words,
+                                                          size_t count);
+
+// Writes what the optimizer keeps of all keys, residuals of compression, and with `with_optimizer` not 0 the optimizer, to one file. Every worker
+// of a distributed store calls it.
+//
+// The caller promises:
+// `path` is a text.
+syncline_status syncline_kvstore_save_optimizer_states(syncline_kvstore *store,
+                                                       const char *path,
+                                                       int with_optimizer);
+
+// Reads such a file, written by any number of workers and servers. Every worker of a distributed store calls it.
+//
+// The caller promises:
+// `path` is a text.
+syncline_status syncline_kvstore_load_optimizer_states(syncline_kvstore *store, const char *path);
+
+// Sends a command by the numbers that MXNet gives them, and copies what became of it, in words, into `answer`, cut short where there is less
+// room. Nothing that is sent is ever executed.
+//
+// The caller promises:
+// `body` has `size` bytes; `answer` is NULL or has room for `room` bytes.
+syncline_status syncline_kvstore_send_command_to_servers(syncline_kvstore *store,
+                                                         int64_t head,
+                                                         const void *body,
+                                                         size_t size,
+                                                         char *answer,
+                                                         size_t room);
+
+// Pushes as syncline_kvstore_push, but returns at once; values are copied first. Calls of one key keep their order; among keys the larger
+// `priority` goes first. The error of such a push is that of its future, and of the next pull of its key. `out` may be NULL.
+//
+// The caller promises:
+// As syncline_kvstore_push; `out` is NULL or may be written.
+syncline_status syncline_kvstore_push_async(syncline_kvstore *store,
+                                            const syncline_kv_key *keys,
+                                            const syncline_kv_array *values,
+                                            size_t count,
+                                            int32_t priority,
+                                            syncline_kv_future **out);
+
+// Begins to pull `count` keys and returns at once; syncline_kv_future_read has the values.
+//
+// The caller promises:
+// `keys` has `count` keys; `out` may be written.
+syncline_status syncline_kvstore_pull_async(syncline_kvstore *store,
+                                            const syncline_kv_key *keys,
+                                            size_t count,
+                                            int32_t priority,
+                                            syncline_kv_future **out);
+
+// Whether syncline_kv_future_wait would return at once: 1 or 0.
+//
+// The caller promises:
+// `out` may be written.
+syncline_status syncline_kv_future_done(syncline_kv_future *future, int *out);
+
+// Waits until the call has ended, and tells how. `timeout` is in seconds; 0 waits as long as the call itself does. After SYNCLINE_TIMEOUT it may be
+// waited for again.
+syncline_status syncline_kv_future_wait(syncline_kv_future *future,
+                                        double timeout);
+
+// Waits for a pull and copies its values into `count` arrays, in the order of the keys.
+//
+// The caller promises:
+// `outs` has `count` arrays with room for what is written; nobody else uses it meanwhile.
+syncline_status syncline_kv_future_read(syncline_kv_future *future, double timeout, const syncline_kv_array *outs, size_t count);
+
+// Frees a future; the call goes on unseen if it is still under way.
+syncline_status syncline_kv_future_free(syncline_kv_future *future);
+
+// Makes `count` keys with these values. Every worker makes the same ones, in any order, before its first push of them; worker 0's values count.
+//
+// The caller promises:
+// `keys` has `count` keys and `values` as many arrays.
+syncline_status syncline_kvstore_init(syncline_kvstore *store,
+                                      const syncline_kv_key *keys,
+                                      const syncline_kv_array *values,
+                                      size_t count);
+
+// Adds up the values of each key and lets the updater, the optimizer or nobody decide what they do to the stored one.
+//
+// The caller promises:
+// As syncline_kvstore_init.
+syncline_status syncline_kvstore_push(syncline_kvstore *store, const syncline_kv_key *keys, const syncline_kv_array *values, size_t count);
+
+// Copies stored values into `outs`. Contains every earlier push of this worker. With `ignore_sparse` not 0 row-sparse outputs are left alone.
+//
+// The caller promises:
+// As syncline_kvstore_init, with room for what is written; nobody else uses it meanwhile.
+syncline_status syncline_kvstore_pull(syncline_kvstore *store,
+                                      const syncline_kv_key *keys,
+                                      const syncline_kv_array *outs,
+                                      size_t count,
+                                      int32_t ignore_sparse);
+
+// Pushes `values` and copies what is stored then into `outs`, which may be the values themselves; NULL means those.
+//
+// The caller promises:
+// As syncline_kvstore_push and syncline_kvstore_pull, for `num_values` keys and values and `num_outs` keys and outputs.
+syncline_status syncline_kvstore_pushpull(syncline_kvstore *store,
+                                          const syncline_kv_key *keys,
+                                          const syncline_kv_array *values,
+                                          size_t num_values,
+                                          const syncline_kv_key *out_keys,
+                                          const syncline_kv_array *outs,
+                                          size_t num_outs);
+
+// Makes keys, as syncline_kvstore_init, and copies worker 0's values into `outs`; those may be the values themselves.
+//
+// The caller promises:
+// As syncline_kvstore_pushpull.
+syncline_status syncline_kvstore_broadcast(syncline_kvstore *store,
+                                           const syncline_kv_key *keys,
+                                           const syncline_kv_array *values,
+                                           size_t num_values,
+                                           const syncline_kv_key *out_keys,
+                                           const syncline_kv_array *outs,
+                                           size_t num_outs);
+
+// Fills `count` row-sparse arrays with exactly the rows that are wanted, of keys that were made with rows.
+//
+// The caller promises:
+// `wanted` has `count` wishes, each with its ids.
+syncline_status syncline_kvstore_row_sparse_pull(syncline_kvstore *store, const syncline_kv_rows *wanted, size_t count);
+
+// Lets the optimizer of this name decide what a push does; one worker's call is enough, and the newest counts. `options` is NULL or a JSON object
+// with the names and defaults of MXNet: `{"learning_rate": 0.1, "momentum": 0.9, "lr_mult": {"bias": 2}, "lr_scheduler": {"name": "factor", "step": 10,
+// "factor": 0.5}}`. States begin anew, unless `keep_states` is not 0 and only numbers of the present optimizer change.
+//
+// The caller promises:
+// `name` is a text; `options` is NULL or one.
+syncline_status syncline_kvstore_set_optimizer(syncline_kvstore *store,
+                                               const char *name,
+                                               const char *options,
+                                               int32_t keep_states);
+
+// Changes the learning rate, at the servers too; states stay.
+syncline_status syncline_kvstore_set_learning_rate(syncline_kvstore *store, double rate);
+
+// Copies all options of an optimizer, those that were given and the defaults, as a JSON object into `out`; `size`, if not NULL, tells how many bytes
+// that takes with its closing zero. Cut short where there is less room. Refuses what makes no sense, so it also checks.
+//
+// The caller promises:
+// `name` is a text; `options` is NULL or one; `out` is NULL or has room for `room` bytes; `size` is NULL or may be written.
+syncline_status syncline_optimizer_options(const char *name,
+                                           const char *options,
+                                           char *out,
+                                           size_t room,
+                                           size_t *size);
+
+// Makes a row-sparse array of this dtype and these extents from `num_ids` ids in any order and a row of numbers for each, `count` in all.
+// Rows of an id that stands twice are added. No ids are fine: a pull fills it.
+//
+// The caller promises:
+// `dims` has `axes` extents, `ids` `num_ids` ids, `values` `count` numbers of `dtype`; `out` may be written.
+syncline_status syncline_rows_create(int32_t dtype,
+                                     const size_t *dims,
+                                     size_t axes,
+                                     const int64_t *ids,
+                                     size_t num_ids,
+                                     const void *values,
+                                     size_t count,
+                                     syncline_rows **out);
+
+// How many rows are there, and how many numbers they have together.
+//
+// The caller promises:
+// `num_ids` and `count` are NULL or may be written.
+syncline_status syncline_rows_count(syncline_rows *rows, size_t *num_ids, size_t *count);
+
+// Copies the ids and the numbers, as many as syncline_rows_count says.
+//
+// The caller promises:
+// `ids` has room for `num_ids` ids and `values` for `count` numbers of its dtype.
+syncline_status syncline_rows_read(syncline_rows *rows, int64_t *ids, size_t num_ids, void *values, size_t count);
+
+// Frees it.
+syncline_status syncline_rows_free(syncline_rows *rows);
+
+// Lets a function decide what a push does, with the caller's own key; NULL lets pushes replace what is stored. Local stores only: functions
+// do not travel.
+//
+// The caller promises:
+// `updater` can be called with `user` for as long as the store has it.
+syncline_status syncline_kvstore_set_updater(syncline_kvstore *store, syncline_kv_updater updater, void *user);
 
 // Joins the job. Flags such as `-sync=true` (or `--sync=true`) and `-updater_type=sgd` are taken out of `argv`, as Multiverso does;
 // others are left.

@@ -1,4 +1,5 @@
 # What the nodes of a tree do together beside reducing: node k brings k times the numbers.
+for rust python c lua
 mode async
 broadcast 1 1.5 -2 3
 broadcast last 1 2

@@ -2,14 +2,13 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use syncline::Error;
 use syncline::collective::{OwnedLeaf, Pending};
 use syncline::ipc::Shape;
+use syncline::{Deadline, Error, ErrorKind};
 
 use super::{TREES, syncline_tree};
-use crate::border::{call_as, guarded, no_deadline, until};
+use crate::border::{call_as, guarded, until};
 use crate::failure::{Failure, syncline_status};
 use crate::handles::Handles;
 use crate::{facts, memory};
@@ -50,23 +49,31 @@ impl AsMut<[u8]> for Borrowed {
 }
 
 impl Reduction {
-    fn wait(&self, timeout: Option<f64>) -> Result<u32, Failure> {
+    fn wait(&self, timeout: f64) -> Result<u32, Failure> {
+        let by = until(timeout)?;
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &*outcome {
-            return known.clone().map_err(Failure::from);
+        if outcome.is_none() {
+            *outcome = Some(match &self.pending {
+                None => Ok(1),
+                Some(pending) => ended(pending, by)?,
+            });
         }
-        let by = timeout.map_or_else(|| Ok(no_deadline()), until)?;
-        let result = self.pending.as_ref().map_or(Ok(1), |pending| match pending.wait(by) {
-            Err(error) if !pending.done() => Err((error, false)), // it goes on: wait again
-            result => result.map(|(_, contributors)| contributors).map_err(|error| (error, true)),
-        });
-        match result {
-            Err((error, false)) => return Err(Failure::from(Error::from(error))),
-            Err((error, true)) => *outcome = Some(Err(Error::from(error))),
-            Ok(contributors) => *outcome = Some(Ok(contributors)),
-        }
-        drop(outcome);
-        self.wait(None)
+        outcome.clone().unwrap_or(Ok(0)).map_err(Failure::from)
+    }
+}
+
+/// How it ended; a failure where it goes on, and the wait for it is over.
+fn ended(pending: &Pending<Vec<OwnedLeaf<Borrowed>>>, by: Deadline) -> Result<Result<u32, Error>, Failure> {
+    let had = |waited: (Vec<OwnedLeaf<Borrowed>>, u32)| waited.1;
+    let error = match pending.wait(by) {
+        Ok(waited) => return Ok(Ok(had(waited))),
+        Err(error) if !pending.done() => return Err(Failure::from(error)),
+        Err(error) => Error::from(error),
+    };
+    // It may have ended just after the wait gave up. Then its result is still there, and that is what counts.
+    match pending.wait(by).map(had).map_err(Error::from) {
+        Err(late) if late.kind() == ErrorKind::Closed => Ok(Err(error)),
+        late => Ok(late),
     }
 }
 
@@ -125,7 +132,7 @@ pub unsafe extern "C" fn syncline_reduction_wait(
     contributors: *mut u32,
 ) -> syncline_status {
     guarded(|| {
-        let had = REDUCTIONS.get(reduction)?.wait(Some(timeout))?;
+        let had = REDUCTIONS.get(reduction)?.wait(timeout)?;
         // SAFETY: the caller's promise.
         unsafe { memory::give_if(contributors, "contributors", had) }
     })
@@ -138,7 +145,7 @@ pub extern "C" fn syncline_reduction_free(reduction: *mut syncline_reduction) ->
         let reduction = REDUCTIONS.take(reduction)?;
         while reduction.pending.as_ref().is_some_and(|pending| !pending.done()) {
             // The operation has a deadline of its own. Whoever interrupts a wait has to wait all the same.
-            let _ = reduction.wait(Some(Duration::from_millis(100).as_secs_f64()));
+            let _ = reduction.wait(0.1);
         }
         Ok(())
     })
