@@ -140,6 +140,38 @@ def test_a_rank_killed_on_another_host_is_named_with_its_host(hosts: Hosts, stag
         assert time.monotonic() - killed < 2
 
 
+@pytest.mark.parametrize("victim", [2, 0, 4, 3])
+def test_a_leader_killed_in_an_all_reduce_is_named_on_every_host(hosts: Hosts, stage: Stage, victim: int) -> None:
+    """Of ranks 0 (where all meet) and 1, 2 and 3, and 4: the first of each host speaks for it; 3 is none of them."""
+    ranks = hosts.start(
+        stage,
+        [1, 1, 2, 2, 3],
+        """
+        import os
+        import numpy as np
+        import syncline as sl
+        sl.init()
+        tree = sl.tree()
+        for call in range(1_000_000):
+            array = np.full(200_000, tree.node + call)
+            try:
+                tree.all_reduce(array)
+            except sl.PeerLost as error:
+                print("lost", error.rank, flush=True)
+                os._exit(3)
+            assert (array == 15 + 5 * call).all(), "a wrong sum"
+            if call == 2:
+                print("adding", flush=True)
+        """,
+    )
+    for rank in ranks:
+        rank.wait_for_line("adding")
+    ranks[victim].signal(signal.SIGKILL)
+    for number, rank in enumerate(ranks):
+        if number != victim:
+            assert rank.wait_for_line("lost") == f"lost {victim}", f"said rank {number}"
+
+
 def test_digits_end_in_the_same_bits_on_one_host_and_on_two(hosts: Hosts, stage: Stage) -> None:
     """The weights of sync training depend on the workers' number, not on where they sit."""
     pytest.importorskip("sklearn")
