@@ -27,11 +27,12 @@ test: setup ## every test of every language
 lint: ## format, lints, the project's own rules, documentation
 	@$(CARGO) xtask check
 
-install: ## put command, C library, header, pkg-config file and Lua modules into PREFIX (/usr/local)
+install: ## put command, C library, header, pkg-config file, Lua and Perl modules into PREFIX (/usr/local)
 	$(CARGO) build --release --locked --package syncline-cli
 	install -D -m 755 "$${CARGO_TARGET_DIR:-target}/release/syncline" "$(DESTDIR)$(PREFIX)/bin/syncline"
 	bindings/c/install "$(PREFIX)" "$(DESTDIR)"
 	bindings/lua/install "$(DESTDIR)$(PREFIX)"
+	bindings/perl/install "$(DESTDIR)$(PREFIX)"
 
 bench: ## latency and bandwidth of every kind of link, and of tables
 	@$(CARGO) run --release --locked --quiet --package syncline-cli -- bench link

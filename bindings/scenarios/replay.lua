@@ -70,6 +70,47 @@ function commands.reduce(w)
    compare(value, expected(w, equals + 1))
 end
 
+-- What trees do beside reductions: node k brings k times the numbers.
+local function times(words, from, factor)
+   local found = numbers(words, from)
+   for i in ipairs(found) do found[i] = found[i] * factor end
+   return found
+end
+
+local function root_of(tree, word) return word == 'last' and tree.numNodes or tonumber(word) end
+
+local function by_node(tree, all, words, from, factor)
+   for node = 1, tree.numNodes do compare(all[node], times(words, from, node * factor)) end
+end
+
+function commands.broadcast(w)
+   local tree = syncline.tree()
+   local root = root_of(tree, w[2])
+   compare(tree.broadcast(syncline.DoubleTensor(times(w, 3, tree.nodeIndex)), root), times(w, 3, root))
+end
+
+function commands.gather(w)
+   local tree = syncline.tree()
+   local root = root_of(tree, w[2])
+   local all = tree.gather(syncline.DoubleTensor(times(w, 3, tree.nodeIndex)), root)
+   assert((all ~= nil) == (root == tree.nodeIndex), 'what was gathered is at another node')
+   if all then by_node(tree, all, w, 3, 1) end
+end
+
+function commands.all_gather(w)
+   local tree = syncline.tree()
+   by_node(tree, tree.allGather(syncline.DoubleTensor(times(w, 2, tree.nodeIndex))), w, 2, 1)
+end
+
+function commands.all_to_all(w)
+   local tree = syncline.tree()
+   local parts = {}
+   for node = 1, tree.numNodes do parts[node] = syncline.DoubleTensor(times(w, 2, tree.nodeIndex * node)) end
+   by_node(tree, tree.allToAll(parts), w, 2, tree.nodeIndex)
+end
+
+function commands.meet() syncline.tree().barrier() end
+
 function commands.walk(w)
    local handler = tables[w[2]]
    local shape = handler:get()
@@ -86,6 +127,24 @@ function commands.bits(w)
    print(('bits %s %s'):format(w[2], (text:gsub('.', function(c) return ('%02x'):format(c:byte()) end))))
 end
 
+-- Channels. (A queue of torch-ipc's has another `close`: its stories are not Lua's.)
+local ipc = require 'libipc'
+local channels, states = {}, { open = ipc.channel.OPEN, closed = ipc.channel.CLOSED, drained = ipc.channel.DRAINED }
+
+function commands.channel(w) channels[w[2]] = ipc.channel(w[3] ~= '0' and tonumber(w[3]) or nil) end
+function commands.close(w) channels[w[2]]:close() end
+
+function commands.write(w)
+   local status = channels[w[2]]:write((table.unpack or unpack)(numbers(w, 4)))
+   assert(status == states[w[3]], 'the channel is in state ' .. status)
+end
+
+function commands.read(w)
+   local status, item = channels[w[2]]:read(true)
+   assert(status == states[w[3]], 'the channel is in state ' .. status)
+   assert(item == tonumber(w[4] or 'nothing'), tostring(item))
+end
+
 local function run(words) return commands[words[1]](words) end
 
 local line_number = 0
@@ -93,7 +152,7 @@ for line in io.lines(arg[1]) do
    line_number = line_number + 1
    local w = words_of(line)
    local ok, why = pcall(function()
-      if w[1] == nil or w[1] == '#' then return end
+      if w[1] == nil or w[1] == '#' or w[1] == 'for' then return end
       if w[1] == 'mode' then
          mode = w[2]
          mv.init(mode == 'sync')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import numpy as np
 import syncline as sl
 
 tables: dict[str, Any] = {}
+shared: dict[str, Any] = {}  # channels and queues
+stores: list[Any] = []
 mode = "async"
+STATES = {"open": sl.ipc.channel.OPEN, "closed": sl.ipc.channel.CLOSED, "drained": sl.ipc.channel.DRAINED}
 
 
 def numbers(words: list[str]) -> np.ndarray:
@@ -24,7 +28,10 @@ def expected(words: list[str]) -> np.ndarray:
 
 
 def compare(got: np.ndarray, words: list[str]) -> None:
-    wanted = expected(words)
+    same(got, expected(words))
+
+
+def same(got: np.ndarray, wanted: np.ndarray) -> None:
     assert got.size == wanted.size and (got.reshape(-1) == wanted).all(), f"{got} should be {wanted}"
 
 
@@ -56,6 +63,10 @@ def do(words: list[str]) -> None:
             equals = rest.index("=")
             value, _ = sl.tree().all_reduce(numbers(rest[1:equals]), rest[0])
             compare(value, rest[equals + 1 :])
+        case "reduce_scatter":
+            equals, tree = rest.index("="), sl.tree()
+            wanted = np.array_split(expected(rest[equals + 1 :]), tree.nodes)[tree.node - 1]  # the first take the remainder
+            same(tree.reduce_scatter(numbers(rest[1:equals]), rest[0]), wanted)
         case "walk":
             table = tables[rest[0]]
             like = table.get()
@@ -64,6 +75,100 @@ def do(words: list[str]) -> None:
                 table.get()
         case "bits":
             print(f"bits {rest[0]} {tables[rest[0]].get().tobytes().hex()}")
+        case "broadcast" | "gather" | "all_gather" | "all_to_all" | "meet":
+            gather_round(command, rest)
+        case "store" | "rule" | "init" | "push" | "pull":
+            keep(command, rest)
+        case _:
+            pass_on(command, rest)
+
+
+def gather_round(command: str, rest: list[str]) -> None:
+    """What trees do beside reductions; node k brings k times the numbers."""
+    tree = sl.tree()
+    if command == "meet":
+        return tree.barrier()
+    rooted = command in ("broadcast", "gather")
+    root = 0 if not rooted else tree.nodes if rest[0] == "last" else int(rest[0])
+    given = numbers(rest[1:] if rooted else rest)
+    mine = given * tree.node
+    everybody = [given * node for node in range(1, tree.nodes + 1)]
+    match command:
+        case "broadcast":
+            same(tree.broadcast(mine, root=root), given * root)
+        case "gather":
+            gathered = tree.gather(mine, root=root)
+            assert (gathered is not None) == (root == tree.node), "what was gathered is at another node"
+            for got, wanted in zip(gathered or everybody, everybody, strict=True):
+                same(got, wanted)
+        case "all_gather":
+            for got, wanted in zip(tree.all_gather(mine), everybody, strict=True):
+                same(got, wanted)
+        case "all_to_all":
+            for got, wanted in zip(tree.all_to_all([mine * node for node in range(1, tree.nodes + 1)]), everybody, strict=True):
+                same(got, wanted * tree.node)
+
+
+def keep(command: str, rest: list[str]) -> None:
+    """The key-value store."""
+    values = rest[1:]
+    match command:
+        case "store":
+            stores.append(sl.kvstore.create(rest[0]))
+        case "rule":
+            options = {name: float(value) for name, value in (word.split("=") for word in values)}
+            stores[-1].set_optimizer(sl.optimizer.create(rest[0], **options))
+        case "init":
+            stores[-1].init(rest[0], numbers(values).astype("float32"))
+        case "push":
+            stores[-1].push(rest[0], numbers(values).astype("float32"))
+        case "pull":
+            same(stores[-1].pull(rest[0]), expected(values).astype("float32"))
+
+
+def answer_all(queue: Any, factor: float, failed: list[BaseException]) -> None:
+    """Answers every question with so many times its number, until there are no more."""
+    try:
+        while True:
+            question = queue.take(timeout=30)
+            question.answer(question.value * factor)
+    except sl.Closed:
+        pass
+    except BaseException as error:
+        failed.append(error)
+
+
+def pass_on(command: str, rest: list[str]) -> None:
+    """Channels and workqueues."""
+    name, values = rest[0], rest[1:]
+    match command:
+        case "channel":
+            shared[name] = sl.ipc.channel(int(values[0]) or None)
+        case "queue":
+            shared[name], _ = sl.ipc.workqueue()
+        case "write":
+            status = shared[name].write(*(float(value) for value in values[1:]), timeout=30)
+            assert status == STATES[values[0]], f"the channel says {status}"
+        case "read":
+            status, item = shared[name].read(nonblocking=len(values) == 1, timeout=None if len(values) == 1 else 30)
+            assert status == STATES[values[0]], f"the channel says {status}"
+            nothing = item is sl.ipc.NOTHING or item is None
+            assert nothing if len(values) == 1 else item == float(values[1]), f"{item} should be {values[1:]}"
+        case "close":
+            shared[name].close()
+        case "ask":
+            shared[name].write(*(float(value) for value in values), timeout=30)
+        case "drain":
+            shared[name].drain(timeout=30)
+        case "work":
+            failed: list[BaseException] = []
+            worker = threading.Thread(target=answer_all, args=(shared[name], float(values[0]), failed))
+            worker.start()
+            worker.join()
+            assert not failed, failed
+        case "answers":
+            got = [shared[name].read(timeout=30) for _ in values]
+            assert got == [float(value) for value in values], got
         case _:
             raise AssertionError(f"what is {command}?")
 
@@ -80,7 +185,7 @@ def main(story: Path) -> None:
     global mode
     for number, line in enumerate(story.read_text().splitlines(), 1):
         words = line.split()
-        if not words or words[0] == "#":
+        if not words or words[0] in ("#", "for"):
             continue
         try:
             if words[0] in ("array", "matrix"):

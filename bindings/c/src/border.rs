@@ -1,19 +1,28 @@
 //! The border itself: the one place where panics are caught, and what the host of a call may say about it beforehand.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use syncline::Deadline;
 use syncline::collective::How;
 
 use crate::failure::{Failure, syncline_status};
+use crate::memory;
+
+thread_local! {
+    /// How many calls this thread is in: a function of the caller's that runs inside of one may make another.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+}
 
 /// Runs one call and turns its outcome into a status. Nothing unwinds out of here.
 pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> syncline_status {
-    match catch_unwind(AssertUnwindSafe(call)) {
+    CALLS.set(CALLS.get() + 1);
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    CALLS.set(CALLS.get() - 1);
+    match outcome {
         Ok(Ok(())) => syncline_status::SYNCLINE_OK,
         Ok(Err(failure)) => failure.remember(),
         Err(panic) => {
@@ -27,20 +36,24 @@ type Asked = unsafe extern "C" fn() -> c_int;
 
 /// The host's function as an address; 0 is none.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
+/// Whether it is 0 that ends a wait.
+static ZERO_ENDS: AtomicBool = AtomicBool::new(false);
 
-pub(crate) fn set_interrupt(asked: Option<Asked>) {
+pub(crate) fn set_interrupt(asked: Option<Asked>, zero_ends: bool) {
+    ZERO_ENDS.store(zero_ends, Relaxed);
     ASKED.store(asked.map_or(0, |asked| asked as usize), Relaxed);
 }
 
 pub(crate) fn interrupted() -> bool {
     let address = ASKED.load(Relaxed);
-    if address == 0 {
+    // Threads of ours carry deadlines on, but only one that the host called from may run its functions: interpreters have one.
+    if address == 0 || CALLS.get() == 0 {
         return false;
     }
     // SAFETY: only `set_interrupt` stores here, and it stores the address of a function of this very type.
     let asked = unsafe { std::mem::transmute::<usize, Asked>(address) };
     // SAFETY: the host gave a function that may be called at any time, which is what the header asks for.
-    unsafe { asked() != 0 }
+    (unsafe { asked() } == 0) == ZERO_ENDS.load(Relaxed)
 }
 
 /// `timeout` from now, or until the host wants to end the wait.
@@ -51,6 +64,11 @@ pub(crate) fn deadline(timeout: Duration) -> Deadline {
 /// As long as it takes, or until the host wants to end the wait.
 pub(crate) fn no_deadline() -> Deadline {
     ask_host(Deadline::never())
+}
+
+/// `seconds` from now, or as long as it takes where it is 0; or until the host wants to end the wait.
+pub(crate) fn until(seconds: f64) -> Result<Deadline, Failure> {
+    Ok(memory::patience(seconds)?.map_or_else(no_deadline, deadline))
 }
 
 fn ask_host(deadline: Deadline) -> Deadline {

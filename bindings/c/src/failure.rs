@@ -1,7 +1,7 @@
 //! What went wrong, as C programs learn it: a status from the call, words and facts from the thread's last failure.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_int};
 
 use syncline::{Error, ErrorKind, ipc};
 
@@ -68,6 +68,25 @@ impl Failure {
 
     pub(crate) fn bug(text: &str) -> Failure {
         Failure::new(SYNCLINE_BUG, format!("a bug in Syncline: {text}"))
+    }
+
+    /// A function of the caller's that ran inside `operation` has returned `code`.
+    pub(crate) fn of_caller(operation: &str, code: c_int) -> Failure {
+        Failure::new(SYNCLINE_CALLER, format!("{operation}: the caller's function returned {code}"))
+    }
+
+    /// An error of this kind, in its own words.
+    pub(crate) fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display) -> Failure {
+        Failure::new(status_of(kind), error.to_string())
+    }
+
+    /// The same, with the process that is to blame.
+    pub(crate) fn of_process(self, pid: Option<u32>) -> Failure {
+        Failure { pid: pid.map_or(-1, i64::from), ..self }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Keeps it for this thread's questions and returns the status.
@@ -139,6 +158,17 @@ struct Last {
 
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+/// Forgets this thread's last failure, so that the next question is about what comes now.
+pub(crate) fn forget() {
+    LAST.set(None);
+}
+
+/// What a function of the caller's that has returned `code` on a thread of ours says about it: its thread's last failure.
+pub(crate) fn words_of_caller(code: c_int) -> String {
+    let because = last(String::new(), |last| format!(": {}", last.text.to_string_lossy()));
+    format!("the function returned {code}{because}")
 }
 
 fn last<T>(nothing: T, read: impl FnOnce(&Last) -> T) -> T {

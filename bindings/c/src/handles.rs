@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::failure::Failure;
+use crate::memory;
 
 const LAST_GENERATION: u32 = (1 << 24) - 1;
 
@@ -54,6 +55,28 @@ impl<O, T> Handles<O, T> {
         let generation = shelf.places[index as usize].generation;
         let word = u64::from(self.kind) << 56 | u64::from(generation) << 32 | u64::from(index + 1);
         std::ptr::without_provenance_mut(word as usize)
+    }
+
+    /// Makes a value and writes its handle; nothing is made where that could not be written.
+    ///
+    /// # Safety
+    /// `out` is NULL or may be written.
+    pub(crate) unsafe fn give(&self, out: *mut *mut O, make: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
+        memory::check_out(out, "out")?;
+        let value = make()?;
+        // SAFETY: the caller's promise.
+        unsafe { memory::give(out, "out", self.put(value)) }
+    }
+
+    /// The same, or NULL where there is nothing to stand for.
+    ///
+    /// # Safety
+    /// `out` is NULL or may be written.
+    pub(crate) unsafe fn give_if_any(&self, out: *mut *mut O, make: impl FnOnce() -> Result<Option<T>, Failure>) -> Result<(), Failure> {
+        memory::check_out(out, "out")?;
+        let handle = make()?.map_or_else(std::ptr::null_mut, |value| self.put(value));
+        // SAFETY: the caller's promise.
+        unsafe { memory::give(out, "out", handle) }
     }
 
     /// What the handle stands for.

@@ -7,22 +7,29 @@
 #![expect(non_camel_case_types, reason = "these are the names that C programs write")]
 
 mod border;
+mod handles;
+mod memory;
+
+// In the order in which the header tells of them.
 pub mod facts;
 pub mod failure;
-mod handles;
-pub mod ipc;
-mod memory;
-pub mod multiverso;
+
 pub mod session;
 pub mod tables;
 pub mod trees;
+
 pub mod values;
+
+pub mod ipc;
+pub mod kvstore;
+
+pub mod multiverso;
 
 use std::ffi::{c_char, c_int};
 
 /// The version of this interface. It grows when a function or a constant is added, and never for another reason: what is
 /// there once keeps its meaning.
-pub const SYNCLINE_ABI_VERSION: u32 = 1;
+pub const SYNCLINE_ABI_VERSION: u32 = 2;
 
 /// The version of the interface that the library was built with; compare it with `SYNCLINE_ABI_VERSION` of the header.
 #[unsafe(no_mangle)]
@@ -36,11 +43,17 @@ pub extern "C" fn syncline_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Has `asked` called now and then while a call waits, at least every 100 ms; not 0 ends the wait with
+/// Has `asked` called now and then while a call waits, at least every 100 ms and in the thread of that call; not 0 ends the wait with
 /// SYNCLINE_INTERRUPTED. For hosts of a language of their own, whose users press Ctrl-C. NULL: nobody is asked.
 #[unsafe(no_mangle)]
 pub extern "C" fn syncline_set_interrupt(asked: Option<unsafe extern "C" fn() -> c_int>) {
-    border::set_interrupt(asked);
+    border::set_interrupt(asked, false);
+}
+
+/// As syncline_set_interrupt, the other way round: 0 ends the wait. For hosts whose functions return 0 when an exception ended them.
+#[unsafe(no_mangle)]
+pub extern "C" fn syncline_set_going_on(asked: Option<unsafe extern "C" fn() -> c_int>) {
+    border::set_interrupt(asked, true);
 }
 
 /// Says where the caller's next calls of this thread stand in its program; errors about calls that differ between ranks

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use syncline::{AddOptions, Consistency, ReduceOp, Session, Spec};
+use syncline::{AddOptions, Consistency, ReduceOp, Session, Spec, Updater};
 
 use crate::border::{deadline, guarded, no_deadline};
 use crate::failure::{Failure, syncline_last_error, syncline_status};
@@ -19,11 +19,23 @@ use crate::{facts, memory};
 pub type TableHandler = *mut c_void;
 
 /// The one job of this process.
-static JOB: Mutex<Option<Arc<Session>>> = Mutex::new(None);
+static JOB: Mutex<Option<Job>> = Mutex::new(None);
+
+struct Job {
+    session: Arc<Session>,
+    /// What adds do in the tables to come.
+    updater: Updater,
+}
 
 fn current() -> Result<Arc<Session>, Failure> {
+    with_job(|job| Arc::clone(&job.session))
+}
+
+fn with_job<T>(look: impl FnOnce(&Job) -> T) -> Result<T, Failure> {
     let job = JOB.lock().unwrap_or_else(PoisonError::into_inner);
-    job.clone().ok_or_else(|| Failure::new(syncline_status::SYNCLINE_CLOSED, "this process is in no job\nhint: call MV_Init first"))
+    job.as_ref()
+        .map(look)
+        .ok_or_else(|| Failure::new(syncline_status::SYNCLINE_CLOSED, "this process is in no job\nhint: call MV_Init first"))
 }
 
 /// Runs a call that cannot tell its caller how it went.
@@ -37,14 +49,15 @@ fn told(call: impl FnOnce() -> Result<(), Failure>) -> bool {
     worked
 }
 
-/// Joins the job. Flags such as `-sync=true` (or `--sync=true`) are taken out of `argv`, as Multiverso does; others are left.
+/// Joins the job. Flags such as `-sync=true` (or `--sync=true`) and `-updater_type=sgd` are taken out of `argv`, as Multiverso does;
+/// others are left.
 ///
 /// # Safety
 /// `argc` and `argv` are NULL, or those of `main`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MV_Init(argc: *mut c_int, argv: *mut *mut c_char) {
     told(|| {
-        let mut sync = false;
+        let (mut sync, mut updater) = (false, Updater::Add);
         if !argc.is_null() && !argv.is_null() {
             // SAFETY: the caller's promise.
             let given = usize::try_from(unsafe { argc.read() }).unwrap_or(0);
@@ -55,6 +68,7 @@ pub unsafe extern "C" fn MV_Init(argc: *mut c_int, argv: *mut *mut c_char) {
                 // SAFETY: the caller's promise.
                 match flag(unsafe { memory::text(words[index], "argv") }.ok().flatten()) {
                     Some(Flag::Sync(on)) => sync = on,
+                    Some(Flag::Updater(name)) => updater = Updater::from_name(name)?,
                     Some(Flag::Other) => {}
                     None => {
                         words[kept] = words[index];
@@ -75,24 +89,24 @@ pub unsafe extern "C" fn MV_Init(argc: *mut c_int, argv: *mut *mut c_char) {
                 "MV_Init: this process is already in a job\nhint: MV_ShutDown leaves it",
             ));
         }
-        *job = Some(Arc::new(open(sync, 0.0)?));
+        *job = Some(Job { session: Arc::new(open(sync, 0.0)?), updater });
         Ok(())
     });
 }
 
-enum Flag {
+enum Flag<'a> {
     Sync(bool),
+    Updater(&'a str),
     /// One that Multiverso knows and that means nothing here.
     Other,
 }
 
 /// What a word of the command line means to Multiverso.
-fn flag(word: Option<&str>) -> Option<Flag> {
+fn flag(word: Option<&str>) -> Option<Flag<'_>> {
     const KNOWN: &[&str] = &[
         "ps_role",
         "ma",
         "backup_worker_ratio",
-        "updater_type",
         "omp_threads",
         "machine_file",
         "port",
@@ -105,6 +119,9 @@ fn flag(word: Option<&str>) -> Option<Flag> {
     if name == "sync" {
         return Some(Flag::Sync(value.eq_ignore_ascii_case("true")));
     }
+    if name == "updater_type" {
+        return Some(Flag::Updater(value));
+    }
     KNOWN.contains(&name).then_some(Flag::Other)
 }
 
@@ -113,7 +130,7 @@ fn flag(word: Option<&str>) -> Option<Flag> {
 pub extern "C" fn MV_ShutDown() {
     told(|| {
         let job = JOB.lock().unwrap_or_else(PoisonError::into_inner).take();
-        job.map_or(Ok(()), |session| Ok(session.shutdown_by(no_deadline())?))
+        job.map_or(Ok(()), |job| Ok(job.session.shutdown_by(no_deadline())?))
     });
 }
 
@@ -194,8 +211,8 @@ fn checked(name: &str, number: c_int) -> Result<usize, Failure> {
 /// `out` may be written.
 unsafe fn make(spec: Spec, out: *mut TableHandler) -> Result<(), Failure> {
     memory::check_out(out, "out")?;
-    let session = current()?;
-    let spec = spec.with_consistency(Consistency::new(session.sync(), None));
+    let (session, updater) = with_job(|job| (Arc::clone(&job.session), job.updater))?;
+    let spec = spec.with_updater(updater).with_consistency(Consistency::new(session.sync(), None));
     // SAFETY: there is no initial value.
     let kept = unsafe { made(&session, spec, std::ptr::null(), 0) }?;
     // SAFETY: the caller's promise.

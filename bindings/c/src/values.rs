@@ -3,7 +3,7 @@
 //! A value is built from the leaves up and never changes after it was put into another. Reading hands out pieces that share
 //! the memory of the whole.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use syncline::Value;
@@ -39,6 +39,10 @@ pub enum syncline_kind {
     SYNCLINE_MAP = 7,
     /// Numbers of one dtype.
     SYNCLINE_TENSOR = 8,
+    /// Leads to a channel, workqueue, mutex or shared table of a family.
+    SYNCLINE_HANDLE = 9,
+    /// What only the program that wrote it understands, such as a pickled object of Python's; it can be passed on.
+    SYNCLINE_OPAQUE = 10,
 }
 
 use syncline_kind::*;
@@ -76,9 +80,50 @@ impl Piece {
 /// # Safety
 /// `out` may be written.
 pub(crate) unsafe fn give(out: *mut *mut syncline_value, value: Value<'static>) -> Result<(), Failure> {
-    memory::check_out(out, "out")?;
     // SAFETY: the caller's promise.
-    unsafe { memory::give(out, "out", VALUES.put(Piece::new(value))) }
+    unsafe { VALUES.give(out, || Ok(Piece::new(value))) }
+}
+
+/// A value that is lent to a function of the caller's; its handle is void afterwards.
+pub(crate) struct Lent(*mut syncline_value);
+
+impl Lent {
+    pub(crate) fn new(value: Value<'static>) -> Lent {
+        Lent(VALUES.put(Piece::new(value)))
+    }
+
+    pub(crate) fn handle(&self) -> *const syncline_value {
+        self.0
+    }
+
+    /// The value again.
+    pub(crate) fn take(self) -> Result<Value<'static>, Failure> {
+        VALUES.take(self.0).map(into_value)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let _ = VALUES.take(self.0); // it was taken, or the function has freed it
+    }
+}
+
+/// What a function of the caller's that returned `code` has left for us; None where it left NULL.
+pub(crate) fn left_at(left: *mut syncline_value, operation: &str, code: c_int) -> Result<Option<Value<'static>>, Failure> {
+    let value = if left.is_null() { Ok(None) } else { VALUES.take(left).map(|piece| Some(into_value(piece))) };
+    if code == 0 { value } else { Err(Failure::of_caller(operation, code)) }
+}
+
+/// Writes the value, or NULL where there is none.
+///
+/// # Safety
+/// `out` may be written.
+pub(crate) unsafe fn give_if_any(
+    out: *mut *mut syncline_value,
+    make: impl FnOnce() -> Result<Option<Value<'static>>, Failure>,
+) -> Result<(), Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { VALUES.give_if_any(out, || Ok(make()?.map(Piece::new))) }
 }
 
 /// Nothing.
@@ -282,8 +327,8 @@ pub unsafe extern "C" fn syncline_value_what(value: *const syncline_value, kind:
             Value::List(items) => (SYNCLINE_LIST, items.len()),
             Value::Map(pairs) => (SYNCLINE_MAP, pairs.len()),
             Value::Tensor(tensor) => (SYNCLINE_TENSOR, tensor.shape().elements()),
-            // They belong to a family of processes and never arrive over a connection.
-            other @ (Value::Opaque(_) | Value::Handle(_)) => return Err(no("value that C knows", other)),
+            Value::Handle(_) => (SYNCLINE_HANDLE, 0),
+            Value::Opaque(bytes) => (SYNCLINE_OPAQUE, bytes.len()),
         };
         // SAFETY: the caller's promise.
         unsafe {
@@ -428,6 +473,48 @@ pub unsafe extern "C" fn syncline_value_pair(
             memory::give(key, "key", VALUES.put(piece.part(&pair.0)))?;
             memory::give(item, "item", VALUES.put(piece.part(&pair.1)))
         }
+    })
+}
+
+/// What is called with each leaf and its path, such as "layers.0.weight"; what it leaves at `result` is taken over and takes the
+/// leaf's place, NULL keeps it. Not 0 ends the walk with SYNCLINE_CALLER.
+pub type syncline_visit = Option<
+    unsafe extern "C" fn(path: *const c_char, leaf: *const syncline_value, user: *mut c_void, result: *mut *mut syncline_value) -> c_int,
+>;
+
+/// Calls `visit` with each leaf of a nested value in the order in which trees visit them, and gives the value with what became of
+/// them: torch-ipc's walkTable.
+///
+/// # Safety
+/// `visit` can be called with `user`; `out` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_value_walk(
+    value: *const syncline_value,
+    visit: syncline_visit,
+    user: *mut c_void,
+    out: *mut *mut syncline_value,
+) -> syncline_status {
+    guarded(|| {
+        memory::check_out(out, "out")?;
+        let visit = visit.ok_or_else(|| Failure::argument("visit is NULL"))?;
+        let mut walked = VALUES.get(value)?.value().clone();
+        let mut failed = None;
+        syncline::walk_leaves(&mut walked, &mut |path, leaf| {
+            if failed.is_some() {
+                return;
+            }
+            let path = CString::new(path.replace('\0', "?")).unwrap_or_default();
+            let lent = Lent::new(std::mem::take(leaf));
+            let mut result = std::ptr::null_mut();
+            // SAFETY: the caller's promise; path and leaf live until it returns.
+            let code = unsafe { visit(path.as_ptr(), lent.handle(), user, &raw mut result) };
+            match left_at(result, "walk", code).and_then(|made| made.map_or_else(|| lent.take(), Ok)) {
+                Ok(made) => *leaf = made,
+                Err(failure) => failed = Some(failure),
+            }
+        })?;
+        // SAFETY: the caller's promise.
+        failed.map_or_else(|| unsafe { give(out, walked) }, Err)
     })
 }
 

@@ -1,7 +1,8 @@
 --- torch-ipc's module of primitives: `local ipc = require 'libipc'`.
 --
 -- Servers and clients prove a token to each other: `SYNCLINE_TOKEN`, or what all programs of one user on one host know. Messages
--- are plain data of any size; functions never travel between processes.
+-- are plain data of any size; functions never travel between processes. What threads of one process share is in `syncline.threads`,
+-- what has to do with other programs in `syncline.programs`.
 
 local native = require 'syncline_native'
 local raise = require 'syncline.raise'
@@ -50,6 +51,7 @@ function Peer:tag(tag) return call.peer_tag(self, tag) end
 function Peer:address() return call.peer_address(self) end
 
 local client_class, peer_class, server_class = { __index = Client }, { __index = Peer }, { __index = Server }
+require('syncline.objects').classes.client = client_class
 
 local function with_class(f)
    return function(peer) f(raise.adopt(peer, peer_class)) end
@@ -85,14 +87,10 @@ end
 function Server:close() call.server_close(self) end
 function Server:netStats() return call.server_stats(self) end
 
-local ipc = {
-   getpid = raise.from(native.getpid),
-   getppid = raise.from(native.getppid),
-   gettid = raise.from(native.gettid),
-}
-
-function ipc.isOSX() return false end
-function ipc.isDevel() return (os.getenv('CKOIA_DEVEL_MODE') or ''):sub(1, 1) == '1' end
+local ipc = {}
+for _, part in ipairs { 'syncline.threads', 'syncline.programs' } do
+   for name, f in pairs(require(part)) do ipc[name] = f end
+end
 
 --- A server and the port it listens at. `options` may name `token` and `timeout`.
 function ipc.server(host, port, options)

@@ -1,5 +1,6 @@
 //! Servers and clients, as the Lua side calls them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mlua::{Function, Lua, Table, UserData, UserDataRef, Value as LuaValue};
@@ -9,21 +10,25 @@ use syncline::ipc::{Client, Error, NetStats, Options, Order, Peer, Place, Server
 use crate::interrupt::deadline;
 use crate::job::seconds_from;
 use crate::numbers::Numbers;
-use crate::reply::Failure;
+use crate::reply::{Failure, shaped};
 use crate::values::{from_lua, opened, to_lua};
 
 /// A connection's end and its patience.
+#[derive(Clone)]
 pub(crate) struct Patient<T> {
     end: T,
     timeout: Duration,
 }
 
+/// A client, which several threads may use.
+pub(crate) type SharedClient = Patient<Arc<Client>>;
+
 impl UserData for Patient<Server> {}
-impl UserData for Patient<Client> {}
+impl UserData for SharedClient {}
 impl UserData for Patient<Peer> {}
 
 type ServerGiven = UserDataRef<Patient<Server>>;
-type ClientGiven = UserDataRef<Patient<Client>>;
+type ClientGiven = UserDataRef<SharedClient>;
 type PeerGiven = UserDataRef<Patient<Peer>>;
 
 fn options(token: Option<String>, timeout: Option<f64>) -> Result<Options, Failure> {
@@ -50,13 +55,10 @@ pub(crate) fn server(
     Ok((Patient { end: server, timeout: options.timeout }, port))
 }
 
-pub(crate) fn client(
-    _: &Lua,
-    (host, port, token, timeout): (String, i64, Option<String>, Option<f64>),
-) -> Result<Patient<Client>, Failure> {
+pub(crate) fn client(_: &Lua, (host, port, token, timeout): (String, i64, Option<String>, Option<f64>)) -> Result<SharedClient, Failure> {
     let options = options(token, timeout)?;
     let client = Client::connect_by(&place(&host, port)?, &options, deadline(options.timeout))?;
-    Ok(Patient { end: client, timeout: options.timeout })
+    Ok(Patient { end: Arc::new(client), timeout: options.timeout })
 }
 
 /// What a client and a server's client have in common.
@@ -89,7 +91,7 @@ macro_rules! end {
         }
     };
 }
-end!(Client);
+end!(Arc<Client>);
 end!(Peer);
 
 impl<T: End> Patient<T> {
@@ -98,7 +100,7 @@ impl<T: End> Patient<T> {
         if let Some(numbers) = opened(lua, value)? {
             return numbers.read(|bytes| {
                 let view = TensorView::contiguous(bytes, numbers.dtype, numbers.shape.clone());
-                Ok(self.end.send_numbers(&view.map_err(|error| Failure::shape(error.to_string()))?)?)
+                Ok(self.end.send_numbers(&shaped(view)?)?)
             });
         }
         Ok(self.end.send(&from_lua(lua, value, "send")?, self.timeout)?)
@@ -112,7 +114,7 @@ impl<T: End> Patient<T> {
         let numbers: Numbers = numbers.ok_or_else(|| Failure::argument(format!("recv: a {} is no tensor", target.type_name())))?;
         numbers.write(|bytes| {
             let view = TensorViewMut::contiguous(bytes, numbers.dtype, numbers.shape.clone());
-            Ok(self.end.receive_into(&mut view.map_err(|error| Failure::shape(error.to_string()))?, self.timeout)?)
+            Ok(self.end.receive_into(&mut shaped(view)?, self.timeout)?)
         })?;
         Ok(target)
     }

@@ -4,12 +4,14 @@
 //! classes are in `bindings/lua/lua`. Every function answers as `reply.rs` says, so that errors are raised in Lua, as strings.
 #![cfg_attr(feature = "lua54", expect(clippy::unnecessary_cast, reason = "integers of Lua 5.1 are of another type"))]
 
+mod inside;
 mod interrupt;
 mod ipc;
 mod job;
 mod numbers;
 mod process;
 mod reply;
+mod spawn;
 mod tables;
 mod trees;
 mod values;
@@ -121,6 +123,51 @@ fn module(lua: &Lua) -> mlua::Result<Table> {
         "peer_tag" => ipc::peer_tag,
         "peer_address" => ipc::peer_address,
         "peer_close" => ipc::peer_close,
+        "adopt_objects" => inside::adopt,
+        "map" => inside::map::start,
+        "map_join" => inside::map::join,
+        "map_check_errors" => inside::map::check_errors,
+        "pool" => inside::background::open,
+        "pool_add" => inside::background::add,
+        "pool_has_task" => inside::background::has_task,
+        "pool_is_done" => inside::background::is_done,
+        "pool_get_result" => inside::background::get_result,
+        "workqueue" => inside::workqueue::open,
+        "workqueue_write" => inside::workqueue::write,
+        "workqueue_read" => inside::workqueue::read,
+        "workqueue_drain" => inside::workqueue::drain,
+        "workqueue_close" => inside::workqueue::close,
+        "channel" => inside::channel::open,
+        "channel_write" => inside::channel::write,
+        "channel_read" => inside::channel::read,
+        "channel_close" => inside::channel::close,
+        "channel_closed" => inside::channel::closed,
+        "channel_drained" => inside::channel::drained,
+        "channel_num_items" => inside::channel::num_items,
+        "mutex" => inside::mutex::open,
+        "mutex_lock" => inside::mutex::lock,
+        "mutex_unlock" => inside::mutex::unlock,
+        "mutex_barrier" => inside::mutex::barrier,
+        "sharedtable" => inside::table::open,
+        "sharedtable_get" => inside::table::get,
+        "sharedtable_set" => inside::table::set,
+        "sharedtable_len" => inside::table::len,
+        "sharedtable_pairs" => inside::table::pairs,
+        "sharedtable_size" => inside::table::size,
+        "marshal" => inside::marshal::open,
+        "marshal_read" => inside::marshal::read,
+        "marshal_close" => inside::marshal::close,
+        "spawn" => spawn::start,
+        "spawn_pid" => spawn::pid,
+        "spawn_running" => spawn::running,
+        "spawn_stdin" => spawn::stdin,
+        "spawn_stdout" => spawn::stdout,
+        "spawn_stdout_id" => spawn::stdout_id,
+        "spawn_wait" => spawn::wait,
+        "flock" => spawn::flock,
+        "flock_close" => spawn::unlock,
+        "fork" => process::fork,
+        "waitpid" => process::waitpid,
         "getpid" => process::getpid,
         "getppid" => process::getppid,
         "gettid" => process::gettid,

@@ -23,6 +23,16 @@ impl Failure {
         Failure { kind, text: text.into(), ..Failure::default() }
     }
 
+    /// A failure of a crate's own error.
+    pub(crate) fn of_kind(kind: ErrorKind, text: String) -> Failure {
+        Failure::new(name_of(kind), text)
+    }
+
+    /// The same, and a process is to blame.
+    pub(crate) fn by_process(self, pid: Option<u32>) -> Failure {
+        Failure { pid, ..self }
+    }
+
     /// An argument that cannot be.
     pub(crate) fn argument(text: impl Into<String>) -> Failure {
         Failure::new("ArgumentError", text)
@@ -40,6 +50,11 @@ impl Failure {
     pub(crate) fn text(&self) -> String {
         if self.kind.is_empty() { self.text.clone() } else { format!("{}: {}", self.kind, self.text) }
     }
+}
+
+/// A result whose error is about shapes or types of numbers.
+pub(crate) fn shaped<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, Failure> {
+    result.map_err(|error| Failure::shape(error.to_string()))
 }
 
 /// The words of an error of Lua's, without those that mlua adds.
@@ -128,7 +143,7 @@ pub(crate) fn reply<T: IntoLuaMulti>(lua: &Lua, outcome: Result<T, Failure>) -> 
         }
         Err(failure) => {
             let text = failure.text();
-            LAST.set(Some(failure));
+            let _ = LAST.try_with(|last| last.replace(Some(failure))); // at the very end of a thread there is nobody to ask for it
             (false, text).into_lua_multi(lua)
         }
     }

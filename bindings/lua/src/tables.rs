@@ -8,7 +8,7 @@ use syncline_tensor::Shape;
 
 use crate::interrupt::deadline;
 use crate::numbers::{Numbers, dtype_of, of_table};
-use crate::reply::Failure;
+use crate::reply::{Failure, shaped};
 use crate::values::opened;
 use crate::{job, values};
 
@@ -99,7 +99,7 @@ impl Kept {
         let (all, cols) = self.shape();
         let rows = rows.map_or(all as usize, <[i64]>::len);
         let shape = if is_array { Shape::new(&[rows]) } else { Shape::new(&[rows, cols as usize]) };
-        Ok(Numbers::zeros(self.dtype(), shape.map_err(|error| Failure::shape(error.to_string()))?))
+        Ok(Numbers::zeros(self.dtype(), shaped(shape)?))
     }
 }
 
@@ -169,8 +169,7 @@ pub(crate) fn add_keys(lua: &Lua, (kept, keys, numbers, wait): (Given, Value, Va
 /// The number of each key.
 pub(crate) fn get_keys(lua: &Lua, (kept, keys): (Given, Value)) -> Result<Value, Failure> {
     let keys = ids_from(keys)?.ok_or_else(|| Failure::argument("keys: a table of whole numbers was expected"))?;
-    let shape = Shape::new(&[keys.len()]).map_err(|error| Failure::shape(error.to_string()))?;
-    let numbers = Numbers::zeros(kept.dtype(), shape);
+    let numbers = Numbers::zeros(kept.dtype(), shaped(Shape::new(&[keys.len()]))?);
     numbers.write(|bytes| Ok(kept.table.get_keys(&keys, bytes, deadline(kept.timeout))?))?;
     values::presented(lua, numbers)
 }

@@ -1,8 +1,10 @@
-//! Lua values as messages and back: plain data only. Nothing that arrives is executed.
+//! Lua values as messages and back.
 //!
-//! Tensors of Torch7's are opened and made by two functions that the adapter in Lua hands in.
+//! Plain data is the same wherever it goes. What else a value may hold is up to its [`Carrier`] and [`Arrival`]: a message to another
+//! process takes tensors as copies and nothing that could be executed; a parcel inside this process takes functions and objects too.
+//! Tensors of Torch7's are opened and made by functions that the adapter in Lua hands in.
 
-use mlua::{Function, Lua, Table, Value as LuaValue};
+use mlua::{AnyUserData, Function, Lua, Table, Value as LuaValue};
 use syncline::Value;
 
 use crate::numbers::Numbers;
@@ -49,20 +51,83 @@ pub(crate) fn presented(lua: &Lua, numbers: Numbers) -> Result<LuaValue, Failure
     }
 }
 
-/// A Lua value as a message.
-pub(crate) fn from_lua(lua: &Lua, value: &LuaValue, operation: &str) -> Result<Value<'static>, Failure> {
-    nested(lua, value, operation, 0)
+/// What becomes of values that are no plain data, on their way out.
+pub(crate) trait Carrier {
+    /// What the value is sent by, for errors.
+    fn operation(&self) -> &str;
+    /// A tensor, which the program has as `given`.
+    fn tensor(&mut self, lua: &Lua, numbers: &Numbers, given: &LuaValue) -> Result<Value<'static>, Failure>;
+    fn function(&mut self, lua: &Lua, function: &Function, depth: usize) -> Result<Value<'static>, Failure>;
+    fn object(&mut self, object: &AnyUserData) -> Result<Value<'static>, Failure>;
+    /// A table with a metatable, whose pairs are `plain`.
+    fn classed(&mut self, lua: &Lua, table: &Table, plain: Value<'static>) -> Result<Value<'static>, Failure>;
 }
 
-fn nested(lua: &Lua, value: &LuaValue, operation: &str, depth: usize) -> Result<Value<'static>, Failure> {
+/// What becomes of values that are no plain data, where they arrive.
+pub(crate) trait Arrival {
+    fn opaque(&mut self, lua: &Lua, bytes: &[u8]) -> Result<LuaValue, Failure>;
+    /// A map whose one key is no key of Lua's, but the mark of something else.
+    fn marked(&mut self, lua: &Lua, mark: &[u8], value: Value<'static>) -> Result<LuaValue, Failure>;
+}
+
+/// Messages between processes.
+struct Message<'a>(&'a str);
+
+impl Carrier for Message<'_> {
+    fn operation(&self) -> &str {
+        self.0
+    }
+
+    fn tensor(&mut self, _: &Lua, numbers: &Numbers, _: &LuaValue) -> Result<Value<'static>, Failure> {
+        numbers.read(|bytes| {
+            let value = Value::tensor(numbers.dtype, numbers.shape.clone(), bytes.to_vec());
+            value.map_err(|error| Failure::argument(format!("{}: {error}", self.0)))
+        })
+    }
+
+    fn function(&mut self, _: &Lua, _: &Function, _: usize) -> Result<Value<'static>, Failure> {
+        Err(Failure::argument(format!(
+            "{}: functions do not travel between processes\nhint: send a name, and let the other side look it up",
+            self.0
+        )))
+    }
+
+    fn object(&mut self, _: &AnyUserData) -> Result<Value<'static>, Failure> {
+        Err(unsendable(self.0, "userdata"))
+    }
+
+    fn classed(&mut self, _: &Lua, _: &Table, plain: Value<'static>) -> Result<Value<'static>, Failure> {
+        Ok(plain)
+    }
+}
+
+impl Arrival for Message<'_> {
+    fn opaque(&mut self, _: &Lua, _: &[u8]) -> Result<LuaValue, Failure> {
+        Err(Failure::argument("what came from another process is never executed"))
+    }
+
+    fn marked(&mut self, lua: &Lua, _: &[u8], _: Value<'static>) -> Result<LuaValue, Failure> {
+        self.opaque(lua, &[])
+    }
+}
+
+fn unsendable(operation: &str, kind: &str) -> Failure {
+    Failure::argument(format!("{operation}: a {kind} cannot be sent (Operation not permitted)"))
+}
+
+/// A Lua value as a message to another process.
+pub(crate) fn from_lua(lua: &Lua, value: &LuaValue, operation: &str) -> Result<Value<'static>, Failure> {
+    carried(lua, value, &mut Message(operation), 0)
+}
+
+/// A Lua value as its carrier takes it; `depth` tables are around it.
+pub(crate) fn carried(lua: &Lua, value: &LuaValue, by: &mut dyn Carrier, depth: usize) -> Result<Value<'static>, Failure> {
     if depth > DEEPEST {
-        return Err(Failure::argument(format!("{operation}: the value is nested deeper than {DEEPEST}; does it contain itself?")));
+        let text = format!("{}: the value is nested deeper than {DEEPEST}; does it contain itself?", by.operation());
+        return Err(Failure::argument(text));
     }
     if let Some(numbers) = opened(lua, value)? {
-        return numbers.read(|bytes| {
-            let value = Value::tensor(numbers.dtype, numbers.shape.clone(), bytes.to_vec());
-            value.map_err(|error| Failure::argument(format!("{operation}: {error}")))
-        });
+        return by.tensor(lua, &numbers, value);
     }
     match value {
         LuaValue::Nil => Ok(Value::Nil),
@@ -73,16 +138,18 @@ fn nested(lua: &Lua, value: &LuaValue, operation: &str, depth: usize) -> Result<
             Ok(text) => Value::from(text.to_owned()),
             Err(_) => Value::from(text.as_bytes().to_vec()),
         }),
-        LuaValue::Table(table) => of_table(lua, table, operation, depth),
-        LuaValue::Function(_) => Err(Failure::argument(format!(
-            "{operation}: functions do not travel between processes\nhint: send a name, and let the other side look it up"
-        ))),
-        other => Err(Failure::argument(format!("{operation}: a {} cannot be sent (Operation not permitted)", other.type_name()))),
+        LuaValue::Table(table) => {
+            let plain = of_table(lua, table, by, depth)?;
+            if table.metatable().is_some() { by.classed(lua, table, plain) } else { Ok(plain) }
+        }
+        LuaValue::Function(function) => by.function(lua, function, depth),
+        LuaValue::UserData(object) => by.object(object),
+        other => Err(unsendable(by.operation(), other.type_name())),
     }
 }
 
 /// A list if the keys are 1, 2, … n, else a map.
-fn of_table(lua: &Lua, table: &Table, operation: &str, depth: usize) -> Result<Value<'static>, Failure> {
+fn of_table(lua: &Lua, table: &Table, by: &mut dyn Carrier, depth: usize) -> Result<Value<'static>, Failure> {
     let length = table.raw_len();
     let mut pairs = Vec::new();
     let mut keys = 0;
@@ -96,18 +163,26 @@ fn of_table(lua: &Lua, table: &Table, operation: &str, depth: usize) -> Result<V
         drop(value);
     }
     if keys == length {
-        let items = (1..=length).map(|index| nested(lua, &table.raw_get(index)?, operation, depth + 1));
-        return Ok(Value::List(items.collect::<Result<_, Failure>>()?));
+        let mut items = Vec::with_capacity(length);
+        for index in 1..=length {
+            items.push(carried(lua, &table.raw_get(index)?, by, depth + 1)?);
+        }
+        return Ok(Value::List(items));
     }
     for pair in table.pairs::<LuaValue, LuaValue>() {
         let (key, value) = pair?;
-        pairs.push((nested(lua, &key, operation, depth + 1)?, nested(lua, &value, operation, depth + 1)?));
+        pairs.push((carried(lua, &key, by, depth + 1)?, carried(lua, &value, by, depth + 1)?));
     }
     Ok(Value::Map(pairs))
 }
 
-/// A message as a Lua value.
+/// A message of another process as a Lua value.
 pub(crate) fn to_lua(lua: &Lua, value: Value<'static>) -> Result<LuaValue, Failure> {
+    arrived(lua, value, &mut Message("recv"))
+}
+
+/// What has arrived, as a Lua value.
+pub(crate) fn arrived(lua: &Lua, value: Value<'static>, by: &mut dyn Arrival) -> Result<LuaValue, Failure> {
     Ok(match value {
         Value::Nil => LuaValue::Nil,
         Value::Bool(truth) => LuaValue::Boolean(truth),
@@ -119,26 +194,28 @@ pub(crate) fn to_lua(lua: &Lua, value: Value<'static>) -> Result<LuaValue, Failu
         Value::List(items) => {
             let table = lua.create_table_with_capacity(items.len(), 0)?;
             for (index, item) in items.into_iter().enumerate() {
-                table.raw_set(index + 1, to_lua(lua, item)?)?;
+                table.raw_set(index + 1, arrived(lua, item, by)?)?;
             }
             LuaValue::Table(table)
         }
-        Value::Map(pairs) => {
+        Value::Map(mut pairs) => {
+            if let [(Value::Opaque(mark), value)] = &mut pairs[..] {
+                return by.marked(lua, mark, std::mem::take(value));
+            }
             let table = lua.create_table_with_capacity(0, pairs.len())?;
             for (key, item) in pairs {
-                let key = to_lua(lua, key)?;
+                let key = arrived(lua, key, by)?;
                 // Neither can be a key in Lua; another language may have sent them.
                 if key.is_nil() || matches!(key, LuaValue::Number(number) if number.is_nan()) {
                     continue;
                 }
-                table.raw_set(key, to_lua(lua, item)?)?;
+                table.raw_set(key, arrived(lua, item, by)?)?;
             }
             LuaValue::Table(table)
         }
         Value::Tensor(tensor) => presented(lua, Numbers::of_bytes(tensor.dtype(), tensor.shape().clone(), tensor.data())?)?,
-        // They belong to a family of processes and never arrive over a connection.
-        other @ (Value::Opaque(_) | Value::Handle(_)) => {
-            return Err(Failure::argument(format!("a {} has no form in Lua", other.type_name())));
-        }
+        Value::Opaque(bytes) => by.opaque(lua, &bytes)?,
+        // They belong to a family of processes, and Lua's has one member.
+        Value::Handle(handle) => return Err(Failure::argument(format!("a {} has no form in Lua", handle.kind.name()))),
     })
 }

@@ -10,6 +10,24 @@ function torch.typename(object)
    return meta and rawget(meta, '__typename') or nil
 end
 
+-- Objects by address, as other threads would ask for them.
+local by_address = {}
+
+function torch.pointer(object)
+   local address = tonumber(object:data(true))
+   by_address[address] = object
+   return address
+end
+
+function torch.pushudata(address, name)
+   assert(torch.typename(by_address[address]) == name)
+   return by_address[address]
+end
+
+function torch.getmetatable(name) return torch.classes[name] end
+
+torch.classes = {}
+
 -- Sizes are storages of longs in Torch: objects with a method, not tables.
 local LongStorage = {}
 LongStorage.__index = LongStorage
@@ -103,6 +121,8 @@ local function make_class(name, ctype)
       each(self, function(at) self.memory[at] = self.memory[at] + sum.memory[i] i = i + 1 end)
       return self
    end
+   -- References are counted here; the real ones also free.
+   function methods:retain() rawset(self, 'references', (rawget(self, 'references') or 1) + 1) end
    class.each = each
    torch[name .. 'Tensor'] = new
 

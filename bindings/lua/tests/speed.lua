@@ -1,4 +1,5 @@
--- What a call costs: microseconds of processor time per call. `cargo run --release -p syncline-lua --example call_costs` is the same from Rust.
+-- What a call costs: microseconds of processor time per call, the best of many turns. Sizes may be given: lua speed.lua 1 262144
+-- `cargo run --release -p syncline-lua --example call_costs 1 262144` is the same from Rust.
 
 local mv = require 'multiverso'
 local syncline = require 'syncline'
@@ -7,7 +8,7 @@ mv.init()
 local function cost(name, times, f)
    for _ = 1, math.max(10, times / 10) do f() end
    local best = math.huge
-   for _ = 1, 5 do
+   for _ = 1, 20 do
       local began = os.clock()
       for _ = 1, times do f() end
       best = math.min(best, (os.clock() - began) / times * 1e6)
@@ -15,8 +16,13 @@ local function cost(name, times, f)
    print(('%-28s %10.2f us'):format(name, best))
 end
 
-for _, count in ipairs { 1, 16, 1024, 262144, 4194304 } do
-   local times = count <= 1024 and 100000 or count <= 262144 and 500 or 20
+local sizes = { 1, 16, 1024, 262144, 4194304 }
+if arg[1] then
+   sizes = {}
+   for i, size in ipairs(arg) do sizes[i] = assert(tonumber(size), size) end
+end
+for _, count in ipairs(sizes) do
+   local times = count <= 1024 and 20000 or count <= 262144 and 200 or 10
    local handler = mv.ArrayTableHandler:new(count)
    local delta, out = syncline.FloatTensor(count):fill(1), syncline.FloatTensor(count)
    cost(('get %d floats'):format(count), times, function() handler:get(out) end)

@@ -46,6 +46,25 @@ test('arrays: two adds of 1..size by every worker, round by round', function()
    end
 end)
 
+test('arrays: the thousand rounds of a hundred thousand numbers that Multiverso prints', function()
+   local size = 100000
+   local delta, out = syncline.FloatTensor(size), syncline.FloatTensor(size)
+   for i = 1, size do delta[i] = i end
+   local handler = mv.ArrayTableHandler:new(size)
+   mv.barrier()
+   for round = 1, workers == 1 and 1000 or 50 do
+      handler:add(delta)
+      handler:add(delta)
+      mv.barrier()
+      handler:get(out)
+      for _, i in ipairs { 1, 2, 997, size } do
+         local exact = i * round * 2 * workers
+         if exact < 2 ^ 24 then equal(out[i], exact) end -- beyond that a float32 has no room for it
+      end
+      mv.barrier()
+   end
+end)
+
 test('matrices: whole adds and adds of rows 0 1 5 10', function()
    local num_row, num_col, row_ids = 11, 10, { 0, 1, 5, 10 }
    local values, rows = {}, {}

@@ -88,5 +88,24 @@ test('messages: tensors and storages of every type, in place', function()
    server:close()
 end)
 
+test('they go by reference through what threads share, and are retained as often as they are held', function()
+   local t, channel = torch.FloatTensor { 1, 2, 3 }, ipc.channel()
+   channel:write({ t })
+   equal(t.references, 2) -- the channel's
+   local _, items = channel:read()
+   equal({ items[1] == t, t.references }, { true, 2 }) -- the reader's now
+   local m = ipc.marshal(t)
+   equal({ m:read() == t, m:read() == t, t.references }, { true, true, 5 }) -- the marshal's and one of each read
+end)
+
+test('objects of its classes keep them', function()
+   local class = { __typename = 'test.Net' }
+   class.__index = class
+   function class:size() return #self end
+   torch.classes['test.Net'] = class
+   local net = ipc.marshal(setmetatable({ 1, 2 }, class)):read()
+   equal({ torch.typename(net), net:size() }, { 'test.Net', 2 })
+end)
+
 mv.shutdown()
 harness.finish()

@@ -17,6 +17,7 @@ mod log;
 mod memory;
 mod optimizer;
 mod parental;
+mod site;
 mod tables;
 mod topology;
 mod trees;
@@ -51,8 +52,9 @@ mod _native {
     use crate::topology::{Host, Topology};
     #[pymodule_export]
     use crate::trees::{
-        Reduction, Tree, abandon_trees, close_trees, discovered_tree, fold_leaves, interpreter_ends, job_tree, last_value, localhost_tree,
-        null_tree, reduce_leaves, remember_value, scatter_reduced, slurm_tree, start_leaves, static_tree,
+        Folding, Receiving, Reduction, Sending, Tree, abandon_trees, close_trees, discovered_tree, fold_leaves, interpreter_ends, job_tree,
+        last_value, localhost_tree, null_tree, reduce_leaves, remember_value, scatter_reduced, slurm_tree, start_fold, start_leaves,
+        start_recv, start_send, static_tree,
     };
     #[pymodule_export]
     use crate::view::View;

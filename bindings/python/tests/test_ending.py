@@ -6,7 +6,7 @@ import pytest
 from conftest import Stage
 
 JOIN = """
-    import os, sys, threading, time
+    import os, signal, sys, threading, time
     import syncline as sl
     sl.init()
     sl.barrier()
@@ -90,7 +90,7 @@ def test_a_failure_is_heard_although_threads_keep_the_program_alive(stage: Stage
         + """
     def work():
         try:
-            time.sleep(0.1)
+            threading.main_thread().join()     # until the failure has been told
             sl.barrier()
             sl.barrier()
         except (sl.Closed, sl.PeerLost) as error:
@@ -115,9 +115,14 @@ def test_a_daemon_thread_in_a_barrier_does_not_hold_up_the_end(stage: Stage, end
         + f"""
     if sl.rank() == 0:
         print("here", flush=True)
-        time.sleep(1000)
-    threading.Thread(target=sl.barrier, daemon=True).start()
-    time.sleep(0.2)
+        signal.pause()
+    waiting = threading.Thread(target=sl.barrier, daemon=True)
+    waiting.start()
+    asleep = 0
+    while asleep < 3:      # it sleeps although it could have the interpreter: in the barrier
+        time.sleep(0.001)
+        with open(f"/proc/self/task/{{waiting.native_id}}/stat") as file:
+            asleep = asleep + 1 if file.read().rpartition(")")[2].split()[0] == "S" else 0
     print("leaving", flush=True)
     {ending}
 """,

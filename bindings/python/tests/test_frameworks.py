@@ -33,7 +33,7 @@ def test_theanos_shared_variables_add_up(stage: Stage, launcher: str, n: int) ->
     check(stage, "shared_variables.py", "theano", launcher=launcher, n=n)
 
 
-@few
+@jobs
 def test_pytensors_shared_variables_add_up(stage: Stage, launcher: str, n: int) -> None:
     check(stage, "shared_variables.py", "pytensor", launcher=launcher, n=n)
 
@@ -54,6 +54,12 @@ def test_the_keras_of_old_calls_back(stage: Stage, launcher: str, n: int) -> Non
 @few
 def test_keras_calls_back(stage: Stage, launcher: str, n: int) -> None:
     ended = check(stage, "keras_callbacks.py", "keras", "jax", launcher=launcher, n=n)
+    assert ended.out.count("Epoch 6/6") == 1, ended
+
+
+@few
+def test_keras_calls_back_on_torch(stage: Stage, launcher: str, n: int) -> None:
+    ended = check(stage, "keras_callbacks.py", "keras", "torch", launcher=launcher, n=n, env={"KERAS_BACKEND": "torch"})
     assert ended.out.count("Epoch 6/6") == 1, ended
 
 
@@ -116,14 +122,31 @@ def test_the_variables_of_torchrun_are_enough(stage: Stage) -> None:
 
 
 def test_the_backend_spans_hosts(hosts: Hosts, stage: Stage) -> None:
-    """Three ranks on two hosts, and a group of two that are on different ones."""
+    """Three ranks on two hosts, a group of two that are on different ones, and no port that asks for no token."""
     python = python_with("torch")
     code = """
         import syncline.torch
         import torch
         import torch.distributed as dist
+
+        def refused(*given, **options):
+            raise AssertionError("PyTorch's own store would listen without a token")
+
+        dist.TCPStore = refused
         dist.init_process_group("syncline")
         me = dist.get_rank()
+        store = dist.PrefixStore("test", dist.distributed_c10d._get_default_store())     # C++, which asks ours
+        store.set(f"k{me}", str(me))
+        assert [store.get(f"k{i}") for i in range(3)] == [b"0", b"1", b"2"]
+        store.add("sum", me + 1)
+        dist.barrier()
+        assert store.add("sum", 0) == 6
+        other = torch.zeros(2)
+        if me == 0:
+            dist.send(torch.full((2,), 7.0), 2)
+        elif me == 2:
+            dist.recv(other, 0)
+            assert other.tolist() == [7.0, 7.0]
         tensor = torch.full((1000,), me + 1.0)
         dist.all_reduce(tensor)
         pair = dist.new_group([0, 2])
@@ -197,6 +220,34 @@ def test_the_lease_of_a_killed_worker_goes_to_another(stage: Stage) -> None:
         int(word) for line in ended.stdout.splitlines() if "saw" in line for word in line.split("saw")[1].split()
     )
     assert seen == list(range(60)), ended
+
+
+def test_leases_balance_hosts_too(hosts: Hosts, stage: Stage) -> None:
+    """Worker 0, alone on its host, holds on to its first piece until the others have taken all the rest of its part."""
+    code = """
+        import time
+        import numpy as np
+        import syncline as sl
+        sl.init()
+        me = sl.worker_id()
+        shard = sl.data.shard(90, leases=True, lease=3, shuffle=True)
+        through = sl.ArrayTable(1, dtype="int64")
+        for epoch in range(2):
+            mine = []
+            for sample in shard:
+                mine.append(sample)
+                while me == 0 and through.get()[0] < 2 * (epoch + 1):
+                    time.sleep(0.001)
+            if me > 0:
+                through.add(np.ones(1, np.int64))
+            everybody = sl.tree().all_gather(mine)
+            assert sorted(sum(everybody, [])) == list(range(90)), everybody
+            assert len(everybody[0]) == 3, everybody
+        print("done")
+        """
+    for rank in hosts.start(stage, [1, 2, 2], code):
+        ended = rank.end(60)
+        assert (ended.status, ended.out.strip()) == (0, "done"), ended
 
 
 SEEDS = Path(__file__).parent / "multiverso_scripts"

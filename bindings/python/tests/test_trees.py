@@ -324,6 +324,56 @@ def test_a_structure_under_way_is_one_operation_that_others_may_wait_for_at_once
     )
 
 
+def test_a_function_reduces_while_its_caller_does_something_else(stage: Stage) -> None:
+    """The engine's thread calls it; a call by name in front of it and one behind it keep their places."""
+    run(
+        stage,
+        3,
+        """
+        import threading
+        import numpy as np
+        import syncline as sl
+
+        tree = sl.tree()
+        callers = set()
+
+        def longer(mine, received):
+            callers.add(threading.get_ident())
+            if isinstance(mine, np.ndarray):
+                mine += received
+                return None
+            return max(mine, received, key=len)
+
+        weights = np.full(5, float(tree.node))
+        value = {"w": weights, "name": "x" * tree.node}
+        first = tree.all_reduce_async(np.ones(3))
+        future = tree.all_reduce_async(value, longer)
+        last = tree.all_reduce(1)
+        result, contributors = future.wait()
+        assert contributors == 3 and result["name"] == "xxx" and result["w"] is weights and (weights == 6).all()
+        assert future.done() and future.wait() is future.result() and last == (3, 3)
+        assert (first.wait()[0] == 3).all()
+        assert threading.get_ident() not in callers
+        assert tree.node != 1 or len(callers) == 1     # node 1 has children in every plan
+
+        def fails(mine, received):
+            raise LookupError("on purpose")
+
+        future = tree.all_reduce_async([1], fails)
+        for _ in range(2):
+            try:
+                future.wait()
+            except LookupError as error:
+                assert str(error) == "on purpose"
+            except sl.SynclineError:
+                assert tree.node != 1
+            else:
+                raise AssertionError("what a function raises is told")
+        print("done", flush=True)
+        """,
+    )
+
+
 def test_calls_that_differ_are_shown_to_everybody_with_both_places(stage: Stage) -> None:
     ended = run(
         stage,
@@ -358,6 +408,17 @@ def test_calls_that_differ_are_shown_to_everybody_with_both_places(stage: Stage)
         assert all(f"{__file__}:{line}" in texts[0] for line in lines), (lines, texts[0])
         assert all(text == texts[0] for text in tree.all_gather(texts[0]))
         assert tree.all_reduce(1) == (3, 3)  # and they are still in step
+
+        # Places that called before are remembered, by instruction: two lines of one function are told apart.
+        def either(first, array):
+            if first:
+                tree.all_reduce(array)                 # LINE THREE
+            else:
+                tree.all_reduce(array)                 # LINE FOUR
+        for turn in range(4):
+            either(turn % 2 == 0, np.zeros(3))
+        text = caught(lambda: either(odd, np.zeros((3, 1) if odd else 3)))
+        assert all(f"{__file__}:{place(mark)}" in text for mark in ("# LINE THREE", "# LINE FOUR")), text
         print("done", flush=True)
         """,
     )

@@ -10,9 +10,11 @@ mod call;
 mod engine;
 mod hosts;
 mod leaves;
+mod letters;
 mod links;
 mod memory;
 pub mod plan;
+mod setback;
 mod stats;
 
 pub use aggregate::Aggregates;

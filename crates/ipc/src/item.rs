@@ -38,6 +38,8 @@ pub struct Item {
     lease: Option<Lease>,
 }
 
+const ANSWER: &str = "workqueue answer";
+
 struct Lease {
     family: Family,
     /// Keeps the object, and with it the queue's memory.
@@ -136,22 +138,32 @@ impl Item {
     }
 
     /// Writes the answer to this question and finishes it, as one step: if this process dies, either both have happened or
-    /// neither, and in that case the question goes to another worker. So each question is answered exactly once.
+    /// neither, and in that case the question goes to another worker. So each question is answered exactly once. An answer that
+    /// cannot be sent gives the question back.
     pub fn answer(mut self, value: &Value<'_>) -> Result<(), Error> {
-        const OPERATION: &str = "workqueue answer";
         let Some(lease) = self.lease.take() else {
-            return Err(Error::LeaseOver { operation: OPERATION });
+            return Err(Error::LeaseOver { operation: ANSWER });
         };
-        let Some(answers) = lease.answers.clone() else {
-            return Err(Error::Configuration { operation: OPERATION, detail: "only questions of a workqueue are answered".to_owned() });
+        let answered = lease.answer(self.id, value);
+        if answered.is_err() {
+            // It is not finished, and somebody else may fare better. If even that fails, another process has it already.
+            let _ = lease.give_back(std::mem::take(&mut self.value));
+        }
+        answered
+    }
+}
+
+impl Lease {
+    fn answer(&self, id: u64, value: &Value<'_>) -> Result<(), Error> {
+        let Some(answers) = &self.answers else {
+            return Err(Error::Configuration { operation: ANSWER, detail: "only questions of a workqueue are answered".to_owned() });
         };
-        let family = lease.family.clone();
-        let estate = family.estate();
-        let mut outgoing = Outgoing::new(&family, value, Some(self.id), OPERATION)?;
+        let estate = self.family.estate();
+        let mut outgoing = Outgoing::new(&self.family, value, Some(id), ANSWER)?;
         loop {
             let hand = estate.hand_by(Deadline::never());
-            let answered = outgoing.with_parcel(|parcel| answers.answer(lease.cell, &parcel, hand));
-            match answered.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))? {
+            let answered = outgoing.with_parcel(|parcel| answers.answer(self.cell, &parcel, hand));
+            match answered.map_err(|error| Error::of_queue(ANSWER, error, "a latch", Default::default()))? {
                 Pushed::Some(0) => {
                     let look = || {
                         estate.look_around();
@@ -159,22 +171,20 @@ impl Item {
                     };
                     let by = estate.hand_by(Deadline::after(std::time::Duration::from_secs(300)));
                     let waited = answers.wait_for_room(outgoing.record_len(), by, &look);
-                    waited.map_err(|error| Error::of_queue(OPERATION, error, "room for an answer", Default::default()))?;
+                    waited.map_err(|error| Error::of_queue(ANSWER, error, "room for an answer", Default::default()))?;
                 }
                 Pushed::Some(_) => {
                     outgoing.sent();
-                    lease.was_finished();
+                    self.was_finished();
                     return Ok(());
                 }
                 Pushed::Closed => {
-                    return Err(Error::Closed { operation: OPERATION, what: "the workqueue takes no more answers".to_owned() });
+                    return Err(Error::Closed { operation: ANSWER, what: "the workqueue takes no more answers".to_owned() });
                 }
             }
         }
     }
-}
 
-impl Lease {
     fn finish(self) -> Result<(), Error> {
         let hand = self.family.estate().hand_by(Deadline::never());
         match self.queue.finish(self.cell, hand) {

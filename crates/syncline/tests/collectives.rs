@@ -3,12 +3,14 @@
 
 mod thread_jobs;
 
+use std::time::Duration;
+
 use syncline::collective::{Collectives, How, Leaf};
-use syncline::{DType, ErrorKind, ReduceOp, Session};
+use syncline::{DType, Deadline, ErrorKind, ReduceOp, Session};
 use syncline_tensor::Shape;
 use syncline_tensor::kernels::{cast, divide, reduce_many_into};
 use syncline_testkit::sim::Chance;
-use thread_jobs::{APART, by, job, job_in};
+use thread_jobs::{APART, TOGETHER, by, job, job_in, mortal_job};
 
 fn how(site: &str) -> How<'_> {
     How { site, by: by() }
@@ -340,4 +342,81 @@ fn user_functions_merge_messages_inside_a_host_too() {
         };
         assert_eq!(differs.expect_err("the calls differ").kind(), ErrorKind::ContractMismatch);
     });
+}
+
+#[test]
+fn a_function_may_merge_messages_while_its_caller_does_something_else() {
+    for manner in [TOGETHER, APART] {
+        job_in(manner, 3, "fold-meanwhile", |session| {
+            let (group, me) = (all(session), session.rank() as usize);
+            let print = syncline_wire::Fingerprint::of("letters").finish();
+            let merge = |mine: Vec<u8>, received: Vec<u8>| Ok([mine, received].concat());
+            let under_way = group.fold_start(vec![b'a' + me as u8], "joined", print, true, merge, how("here"));
+            let mut sum = vec![1_u8; 10];
+            group.all_reduce(&mut sum, DType::U8, ReduceOp::Sum, true, how("")).expect("in its turn");
+            let (mut joined, contributors) = under_way.wait(by()).expect("all agree");
+            joined.sort_unstable();
+            assert_eq!((joined, contributors, sum), (b"abc".to_vec(), 3, vec![3; 10]));
+        });
+    }
+}
+
+#[test]
+fn letters_keep_their_order_by_tag_and_wait_for_whoever_asks() {
+    for manner in [TOGETHER, APART] {
+        job_in(manner, 3, "letters", |session| {
+            let (group, me) = (all(session), session.rank() as usize);
+            let (next, before) = ((me + 1) % 3, (me + 2) % 3);
+            // All send before anybody receives, more than a link holds, and receive in another order.
+            let sent: Vec<_> = [(7, 3 << 20), (1, 0), (7, 5), (2, 70_000)]
+                .into_iter()
+                .map(|(tag, len)| group.send_start(vec![tag as u8 + me as u8; len], next, tag, by()))
+                .collect();
+            let came = |tag, len: usize| {
+                let (bytes, from) = group.recv_start(Some(before), tag, by()).wait(by()).expect("it was sent");
+                assert!(
+                    from as usize == before && bytes == vec![tag as u8 + before as u8; len],
+                    "tag {tag}: {} bytes of {from}",
+                    bytes.len()
+                );
+            };
+            came(2, 70_000);
+            came(7, 3 << 20);
+            came(1, 0);
+            came(7, 5);
+            sent.into_iter().for_each(|letter| drop(letter.wait(by()).expect("it was taken")));
+            // From anybody, to one; those who answer are told apart.
+            if me == 0 {
+                let mut senders: Vec<u32> = (0..2).map(|_| group.recv_start(None, 9, by()).wait(by()).expect("two send").1).collect();
+                senders.sort_unstable();
+                assert_eq!(senders, [1, 2]);
+            } else {
+                group.send_start(vec![1, 2, 3], 0, 9, by()).wait(by()).expect("it is taken");
+            }
+            group.barrier(how("")).expect("still in step");
+            assert!(group.send_start(vec![0; 1], me, 0, by()).wait(by()).is_err_and(|error| error.kind() == ErrorKind::Configuration));
+            let late = group.recv_start(Some(next), 5, Deadline::after(Duration::from_millis(150))).wait(by());
+            assert!(late.is_err_and(|error| error.who().is_some_and(|who| who.rank as usize == next)));
+            group.barrier(how("")).expect("still in step");
+        });
+    }
+}
+
+#[test]
+fn whoever_awaits_a_letter_of_the_dead_is_told() {
+    for manner in [TOGETHER, APART] {
+        let errors = mortal_job(manner, 3, "dead-letters", "20", |session| {
+            let (group, me) = (all(session), session.rank() as usize);
+            group.barrier(how("")).expect("all live");
+            if me == 2 {
+                return None; // drops its session without a word
+            }
+            let from = (me == 0).then_some(2); // the other one would take a letter of anybody
+            Some(group.recv_start(from, 1, by()).wait(by()).expect_err("nobody sends"))
+        });
+        for error in errors.iter().flatten() {
+            assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::PeerLost, Some(2)), "{error}");
+        }
+        assert_eq!(errors.iter().flatten().count(), 2);
+    }
 }

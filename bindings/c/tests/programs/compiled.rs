@@ -31,7 +31,7 @@ fn built() -> PathBuf {
 }
 
 /// The command `syncline`, built if this is the first to ask.
-fn launcher() -> PathBuf {
+pub(crate) fn launcher() -> PathBuf {
     let path = built().join("syncline");
     if !path.exists() {
         let release = built().ends_with("release");
@@ -47,6 +47,16 @@ fn library(name: &str) -> PathBuf {
     let places = [built().join("deps").join(name), built().join(name)];
     let newest = places.iter().filter(|place| place.exists()).max_by_key(|place| place.metadata().and_then(|facts| facts.modified()).ok());
     newest.unwrap_or_else(|| panic!("none of {places:?} was built")).clone()
+}
+
+/// A folder below `scratch` with the libraries under the names that cargo gives them.
+pub(crate) fn built_libraries(scratch: &Path) -> PathBuf {
+    let folder = scratch.join("built");
+    std::fs::create_dir(&folder).expect("a folder");
+    for name in ["libsyncline_c.so", "libsyncline_c.a"] {
+        std::os::unix::fs::symlink(library(name), folder.join(name)).expect("a link");
+    }
+    folder
 }
 
 pub(crate) struct Program {

@@ -2,6 +2,7 @@
 
 mod compiled;
 mod header;
+mod installed;
 
 use std::process::Command;
 
@@ -23,9 +24,27 @@ fn a_job_of_three_agrees_on_its_tables_and_trees() {
 }
 
 #[test]
+fn a_family_passes_items_and_outlives_the_death_of_a_worker() {
+    Program::compile("family").alone().assert_fine();
+}
+
+#[test]
+fn strange_arguments_to_what_a_family_shares_give_statuses_and_never_a_crash() {
+    Program::compile("strangers").alone().assert_fine();
+}
+
+#[test]
 fn a_lost_peer_is_named_with_rank_and_pid() {
     let output = Program::compile("lost").in_a_job_of(2);
     assert!(output.text().contains("PeerLost of rank 1 seen"), "{}", output.text());
+}
+
+#[test]
+fn stores_answer_alone_and_in_jobs_of_two_and_three() {
+    let program = Program::compile("store");
+    program.alone().assert_fine();
+    program.in_a_job_of(2).assert_fine();
+    program.in_a_job_of(3).assert_fine();
 }
 
 #[test]
@@ -40,7 +59,7 @@ fn valgrind_finds_neither_a_leak_nor_an_error() {
     if skipped_without("valgrind") {
         return;
     }
-    for name in ["calls", "nonsense", "multiverso"] {
+    for name in ["calls", "store", "nonsense", "multiverso", "family", "strangers"] {
         let program = Program::compile(name);
         let mut valgrind = Command::new("valgrind");
         // The library starts threads that end with the process; what they hold is reachable and no leak.
@@ -48,6 +67,11 @@ fn valgrind_finds_neither_a_leak_nor_an_error() {
         valgrind.args(["--error-exitcode=9", "--fair-sched=yes"]);
         program.under(valgrind).assert_fine();
     }
+}
+
+#[test]
+fn a_hundred_thousand_calls_leave_nothing_behind() {
+    Program::compile("many").alone().assert_fine();
 }
 
 #[test]

@@ -1,7 +1,8 @@
 --- Torch7's tensors, when the program has loaded `torch`: by pointer where they are contiguous, all element types.
 --
 -- The only file that knows Torch7. It needs `torch.typename`, and of tensors and storages `data(true)`, `size`, `isContiguous`,
--- `contiguous` and `copy`; `data` is Torch's own and wants LuaJIT's FFI.
+-- `contiguous` and `copy`; `data` is Torch's own and wants LuaJIT's FFI. From thread to thread objects go by `retain`,
+-- `torch.pointer` and `torch.pushudata` where these are there, tables of its classes by `torch.getmetatable`.
 
 local raise = require 'syncline.raise'
 local tensor = require 'syncline.tensor'
@@ -78,6 +79,43 @@ function adapter.pour(from, into)
    local place = tensor.is(target) and target or adapter.open(target)
    place:copy(tensor.is(from) and from or adapter.open(from))
    return back()
+end
+
+--- Retains an object of Torch's for another thread: its class and where it lies; nil where its Torch cannot do that.
+function adapter.keep(value)
+   local torch = loaded()
+   if not (torch and torch.pointer and torch.pushudata and value.retain) then return nil end
+   value:retain()
+   return torch.typename(value), tonumber(torch.pointer(value))
+end
+
+--- The same object in this thread's state, which lets go of it in the end; `again` if others will come for it too.
+function adapter.revive(name, address, again)
+   local torch = loaded()
+   if not (torch and torch.pushudata) then raise.error('ArgumentError: ' .. name .. ': Torch7 is not loaded in this thread') end
+   local object = torch.pushudata(address, name)
+   if again then object:retain() end
+   return object
+end
+
+--- The name by which another state finds the class of a table: Torch's, or what the metatable's `metatablename` says.
+function adapter.class_name(value)
+   local torch = loaded()
+   local name = torch and torch.typename(value)
+   if not name then
+      local meta = debug.getmetatable(value)
+      name = type(meta) == 'table' and rawget(meta, 'metatablename')
+      if type(name) == 'function' then name = name(value) end
+   end
+   return type(name) == 'string' and name or nil
+end
+
+--- The table with the metatable of that name, if this state knows one: Torch's classes, or what the registry has.
+function adapter.with_class(value, name)
+   local torch = loaded()
+   local meta = torch and torch.getmetatable and torch.getmetatable(name) or debug.getregistry()[name]
+   if type(meta) == 'table' then setmetatable(value, meta) end
+   return value
 end
 
 local native = require 'syncline_native'

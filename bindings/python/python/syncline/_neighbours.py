@@ -1,12 +1,17 @@
-"""A file without a name that the workers of one host share; it ends with the last of them."""
+"""Who is on which host: a file without a name that the workers of one host share, and where others reach this one."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import socket
+import struct
 from typing import Any
 
 from syncline import _native
 from syncline._errors import ConfigurationError
+
+SIOCGIFADDR = 0x8915  # asks Linux for an interface's address
 
 
 def machine() -> str:
@@ -45,3 +50,16 @@ def common_file(tree: _native.Tree, purpose: str) -> tuple[int, str, list[list[i
             f"{purpose}: neighbours cannot open each other's files under /proc\nhint: run them as one user"
         )
     return file, path, [[number for number, _ in host] for host in hosts]
+
+
+def addresses() -> list[str]:
+    """This host's IPv4 addresses, without those that mean every host itself."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", name.encode()))
+            except OSError:  # an interface without an address
+                continue
+            found.append(socket.inet_ntoa(answer[20:24]))
+    return [address for address in found if not address.startswith("127.")]

@@ -45,16 +45,31 @@ def all_reduce(tree: _native.Tree, value: Any, reduce: Reduce, zero: Zero | None
             return result, 0
 
 
-def all_reduce_async(tree: _native.Tree, value: Any, reduce: str) -> Future:
+def all_reduce_async(tree: _native.Tree, value: Any, reduce: Reduce) -> Future:
     """``Tree.all_reduce_async`` of anything."""
-    if _checked(reduce) not in OPERATIONS:
-        raise ConfigurationError("all_reduce_async: a function cannot run meanwhile\nhint: use all_reduce, or a name")
-    leaves = list(_leaves(value))
-    slots = [_Slot(path, leaf, reduce) for path, leaf in leaves]
-    started = _native.start_leaves(
-        tree, [slot.work for slot in slots], [slot.dtype for slot in slots], [path for path, _ in leaves], reduce
-    )
-    return Future(value, slots, started)
+    how = _checked(reduce)
+    if value is None:
+        raise ConfigurationError("all_reduce_async: there is no value")
+    found = list(_leaves(value))
+    paths, leaves = [path for path, _ in found], [leaf for _, leaf in found]
+    if isinstance(how, str):
+        slots = [_Slot(path, leaf, how) for path, leaf in found]
+        reduction = _native.start_leaves(
+            tree, [slot.work for slot in slots], [slot.dtype for slot in slots], paths, how
+        )
+
+        def reduced(timeout: float | None) -> tuple[list[Any], int]:
+            contributors = reduction.wait(timeout)
+            return [slot.result() for slot in slots], contributors
+
+        return Future(value, reduction, reduced)
+    folding = _native.start_fold(tree, leaves, _structure(paths, leaves), how)
+
+    def folded(timeout: float | None) -> tuple[list[Any], int]:
+        results, contributors = folding.wait(timeout)
+        return [_poured_leaf(leaf, result) for leaf, result in zip(leaves, results, strict=True)], contributors
+
+    return Future(value, folding, folded)
 
 
 def reduce_scatter(tree: _native.Tree, value: Any, reduce: str) -> Array:
@@ -122,8 +137,13 @@ class Future:
 
     __module__ = "syncline"
 
-    def __init__(self, value: Any, slots: list[_Slot], started: _native.Reduction) -> None:
-        self._value, self._slots, self._started = value, slots, started
+    def __init__(
+        self,
+        value: Any,
+        started: _native.Reduction | _native.Folding,
+        leaves: Callable[[float | None], tuple[list[Any], int]],
+    ) -> None:
+        self._value, self._started, self._leaves = value, started, leaves
         self._result: tuple[Any, int] | None = None
 
     def wait(self, timeout: float | None = None) -> tuple[Any, int]:
@@ -132,8 +152,8 @@ class Future:
         ``timeout`` is in seconds: when it is over, ``Timeout`` is raised and the reduction goes on.
         """
         if self._result is None:
-            contributors = self._started.wait(timeout)
-            self._result = _rebuilt(self._value, iter([slot.result() for slot in self._slots])), contributors
+            leaves, contributors = self._leaves(timeout)
+            self._result = _rebuilt(self._value, iter(leaves)), contributors
         return self._result
 
     def result(self, timeout: float | None = None) -> tuple[Any, int]:
@@ -170,8 +190,7 @@ def _round(tree: _native.Tree, value: Any, how: str | Callable[[Any, Any], Any],
         )
         results = [slot.result() for slot in slots]
     else:
-        structure = "\n".join(f"{path}: {_kind(leaf)}" for path, leaf in zip(paths, leaves, strict=True))
-        folded, contributors = _native.fold_leaves(tree, leaves, structure, how, zero is None)
+        folded, contributors = _native.fold_leaves(tree, leaves, _structure(paths, leaves), how, zero is None)
         results = [_poured_leaf(leaf, result) for leaf, result in zip(leaves, folded, strict=True)]
     return _rebuilt(value, iter(results)), contributors
 
@@ -341,6 +360,11 @@ def _poured_leaf(own: Any, received: Any) -> Any:
         return received
     np.copyto(memory, theirs)
     return own
+
+
+def _structure(paths: list[str], leaves: list[Any]) -> str:
+    """What all nodes must agree on when a function reduces leaves."""
+    return "\n".join(f"{path}: {_kind(leaf)}" for path, leaf in zip(paths, leaves, strict=True))
 
 
 def _kind(leaf: Any) -> str:

@@ -9,19 +9,15 @@ piece to whoever is ready instead, so a slow worker holds nobody up and each sam
 
 from __future__ import annotations
 
-import fcntl
-import os
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline import _native
 from syncline._errors import ConfigurationError
 from syncline._job import tree as job_tree
-from syncline._neighbours import common_file
+from syncline._leases import Leases
 
 __all__ = ["Shard", "shard"]
 
@@ -50,8 +46,8 @@ def shard(
 
     With ``leases`` workers take ``lease`` samples at a time (as a rule a few batches) when they are ready for them.
     Each sample is seen once per epoch; how many a worker gets is not known before. What a killed worker had taken goes
-    to another one that still asks. Hosts share by the number of their workers, and the workers of a host by their
-    speed. All workers call ``shard`` together then.
+    to another one that still asks. Each host begins with a part by the number of its workers, and who finds nothing
+    left there takes from the others. All workers call ``shard`` together then.
     """
     return Shard(samples, batch, shuffle, seed, leases, remainder, lease)
 
@@ -76,12 +72,12 @@ class Shard:
         self.epoch = 0
         self._batch, self._shuffle, self._seed, self._remainder = batch, shuffle, seed, remainder
         self._tree = job_tree()
-        self._leases: _Leases | None = None
+        self._leases: Leases | None = None
         if leases:
             # Eight batches of each worker's share or so, but whole batches, and never more than the share.
             share = max(1, self.samples // self._tree.nodes)
             usual = max(1, share // 16) if batch is None else max(1, share // batch // 8) * batch
-            self._leases = _Leases(self._tree, self.samples, lease or usual)
+            self._leases = Leases(self._tree, self.samples, lease or usual)
 
     def __iter__(self) -> Iterator[Any]:
         """The next epoch's share."""
@@ -133,73 +129,3 @@ class Shard:
                 yield self._items[batch]
             else:
                 yield [self._items[index] for index in batch.tolist()]
-
-
-class _Leases:
-    """Pieces of the samples of one host, taken by its workers one at a time.
-
-    They share a file without a name. Each epoch has a record there: how many pieces were taken, and which one each
-    worker has now. It is changed under a lock of the file. Each worker also holds a lock for as long as it lives, by
-    which the others see whether it does.
-    """
-
-    ALIVE = 1 << 40  # where the locks of the living begin, far behind all records
-
-    def __init__(self, tree: _native.Tree, samples: int, lease: int) -> None:
-        self._file, _, hosts = common_file(tree, "leases")
-        before = 0
-        for host in hosts:
-            if tree.node - 1 in host:
-                break
-            before += len(host)
-        self._first = samples * before // tree.nodes
-        self._end = samples * (before + len(host)) // tree.nodes
-        self._lease, self._place, self._workers = lease, host.index(tree.node - 1), len(host)
-        self._record = struct.Struct(f"={1 + self._workers}q")
-        fcntl.lockf(self._file, fcntl.LOCK_EX, 1, self.ALIVE + self._place)
-        tree.barrier()  # from here on who holds no lock is dead
-
-    def of_epoch(self, epoch: int) -> Iterator[tuple[int, int]]:
-        """The pieces that this worker gets, as first and last samples, until there are none."""
-        pieces = -(-(self._end - self._first) // self._lease)
-        while True:
-            piece = self._take(epoch, pieces)
-            if piece is None:
-                return
-            first = self._first + piece * self._lease
-            yield first, min(first + self._lease, self._end)
-
-    def _take(self, epoch: int, pieces: int) -> int | None:
-        """The next piece, or one whose holder is dead; what this worker had is done."""
-        fcntl.lockf(self._file, fcntl.LOCK_EX, 1, 0)
-        try:
-            at = epoch * self._record.size
-            there = os.pread(self._file, self._record.size, at)
-            taken, *held = self._record.unpack(there.ljust(self._record.size, b"\0"))
-            piece = None
-            held[self._place] = 0
-            if taken < pieces:
-                piece, taken = taken, taken + 1
-            else:
-                for place in range(self._workers):
-                    if held[place] and place != self._place and self._dead(place):
-                        piece, held[place] = held[place] - 1, 0
-                        break
-            if piece is not None:
-                held[self._place] = piece + 1
-            os.pwrite(self._file, self._record.pack(taken, *held), at)
-            return piece
-        finally:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, 0)
-
-    def _dead(self, place: int) -> bool:
-        try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self.ALIVE + place)
-        except OSError:
-            return False
-        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, self.ALIVE + place)
-        return True
-
-    def __del__(self) -> None:
-        if getattr(self, "_file", -1) >= 0:
-            os.close(self._file)

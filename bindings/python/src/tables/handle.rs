@@ -9,7 +9,7 @@ use syncline::{AddOptions, Consistency, DType, Deadline, Error, Spec, Table, Upd
 use crate::arrays::{Given, Ids, Numpy, Out, python};
 use crate::parental::Parental;
 use crate::tables::Future;
-use crate::{errors, interrupt, job};
+use crate::{errors, interrupt, job, site};
 
 /// A table, and what is needed to speak of it in Python.
 pub(crate) struct Handle {
@@ -157,7 +157,7 @@ pub(crate) fn shape_tuple(py: Python<'_>, shape: &[usize]) -> PyResult<Py<PyTupl
 
 /// Where in the user's program the current call stands.
 pub(crate) fn call_site(py: Python<'_>) -> PyResult<String> {
-    py.import("syncline._site")?.call_method0("caller")?.extract()
+    Ok(site::here(py)?.to_string())
 }
 
 fn configuration(py: Python<'_>, text: String) -> PyErr {

@@ -143,11 +143,17 @@ impl Raised {
         if self.slot().is_some() {
             return None;
         }
-        Python::attach(call).map_err(|error| *self.slot() = Some(error)).ok()
+        // None too where the interpreter ends, which threads of Syncline's own may outlive.
+        Python::try_attach(call)?.map_err(|error| *self.slot() = Some(error)).ok()
     }
 
-    pub(super) fn take(self) -> Option<PyErr> {
+    pub(super) fn take(&self) -> Option<PyErr> {
         self.slot().take()
+    }
+
+    /// The exception, which stays here for the next who asks.
+    pub(super) fn again(&self, py: Python<'_>) -> Option<PyErr> {
+        self.slot().as_ref().map(|error| error.clone_ref(py))
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<PyErr>> {

@@ -1,36 +1,33 @@
-//! A reduction that runs while Python does something else.
+//! Reductions that run while Python does something else.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use syncline::collective::{How, OwnedLeaf, Pending};
-use syncline::{DType, Deadline, Error, ReduceOp};
+use pyo3::types::PyList;
+use syncline::collective::{How, OwnedLeaf};
+use syncline::{DType, Deadline, ReduceOp};
 use syncline_tensor::Shape;
 
-use super::tree::{Tree, call_site};
+use super::found::Raised;
+use super::tree::Tree;
+use super::under_way::UnderWay;
+use crate::ipc::values::to_python;
 use crate::memory::Lent;
 use crate::parental::Parental;
-use crate::{errors, interrupt, job};
+use crate::{errors, interrupt, job, site};
 
 /// Arrays that are being reduced; `all_reduce_async` makes a future of them.
 #[pyclass(frozen, module = "syncline._native")]
 pub(crate) struct Reduction {
-    state: Mutex<State>,
+    operation: UnderWay<Vec<OwnedLeaf<Memory>>>,
     /// The arrays' memory, which the operation writes to until it is over.
     lent: Mutex<Option<Vec<Lent>>>,
     tree: Parental<Arc<syncline::Tree>>,
 }
 
-enum State {
-    UnderWay(Parental<Pending<Vec<OwnedLeaf<Memory>>>>),
-    /// One thread waits for it.
-    Awaited,
-    Over(Result<u32, Error>),
-}
-
-/// Where an array lies. Its owner stays in [`Reduction`]: threads of Syncline's own must not touch the interpreter.
-struct Memory {
+/// Where an array lies. Its owner stays in Python's hands: threads of Syncline's own must not touch the interpreter.
+pub(super) struct Memory {
     start: *mut u8,
     bytes: usize,
 }
@@ -40,9 +37,17 @@ unsafe impl Send for Memory {}
 // SAFETY: through a shared reference nothing is read or written.
 unsafe impl Sync for Memory {}
 
+impl Memory {
+    /// The memory of `lent`, whose keeper keeps it until the operation is over, and for good when it never ends.
+    pub(super) fn of(lent: &mut Lent) -> Memory {
+        let bytes = lent.bytes_mut();
+        Memory { start: bytes.as_mut_ptr(), bytes: bytes.len() }
+    }
+}
+
 impl AsMut<[u8]> for Memory {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `Reduction` keeps the lender until the operation is over, and for good when it never ends.
+        // SAFETY: the lender is kept until the operation is over (see `of`).
         unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
     }
 }
@@ -57,25 +62,23 @@ impl Reduction {
         op: ReduceOp,
     ) -> PyResult<Reduction> {
         let inner = Arc::clone(tree.inner());
-        let site = call_site(py)?;
-        let own = |(lent, ((name, dtype), shape)): (&mut Lent, ((String, DType), Shape))| {
-            let bytes = lent.bytes_mut();
-            OwnedLeaf { name, dtype, shape, array: Memory { start: bytes.as_mut_ptr(), bytes: bytes.len() } }
+        let site = site::here(py)?;
+        let own = |(lent, ((name, dtype), shape)): (&mut Lent, ((String, DType), Shape))| OwnedLeaf {
+            name,
+            dtype,
+            shape,
+            array: Memory::of(lent),
         };
         let leaves = lent.iter_mut().zip(facts).map(own).collect();
-        let state = match inner.collectives() {
-            None => State::Over(Ok(1)),
+        let operation = match inner.collectives() {
+            None => UnderWay::over(None, 1),
             Some(collectives) => {
                 // Nobody presses Ctrl-C in the engine's thread: whoever waits hears it.
-                let how = How { site: site.to_str()?, by: inner.deadline() };
-                State::UnderWay(Parental::new(collectives.all_reduce_leaves_start(leaves, op, true, how)))
+                let how = How { site: &site, by: inner.deadline() };
+                UnderWay::new(collectives.all_reduce_leaves_start(leaves, op, true, how))
             }
         };
-        Ok(Reduction { state: Mutex::new(state), lent: Mutex::new(Some(lent)), tree: Parental::new(inner) })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(Reduction { operation, lent: Mutex::new(Some(lent)), tree: Parental::new(inner) })
     }
 }
 
@@ -84,51 +87,70 @@ impl Reduction {
     /// Whether `wait` would return at once.
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
         job::refuse_fork(py, || "all_reduce_async".into())?;
-        Ok(match &*self.state() {
-            State::UnderWay(pending) => pending.done(),
-            State::Awaited => false,
-            State::Over(_) => true,
-        })
+        Ok(self.operation.done())
     }
 
     /// Waits for the arrays and returns the number of nodes that contributed.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u32> {
         job::refuse_fork(py, || "all_reduce_async".into())?;
-        let patience = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let by = interrupt::deadline(patience.unwrap_or_else(|| self.tree.timeout()));
-        loop {
-            let taken = match &mut *self.state() {
-                State::Over(Ok(contributors)) => return Ok(*contributors),
-                State::Over(Err(error)) => return Err(errors::exception(py, error)),
-                State::Awaited => None,
-                state @ State::UnderWay(_) => Some(std::mem::replace(state, State::Awaited)),
-            };
-            let Some(State::UnderWay(pending)) = taken else {
-                py.detach(|| std::thread::sleep(Duration::from_millis(1))); // another thread waits, and will tell
-                py.check_signals()?;
-                continue;
-            };
-            let outcome = match py.detach(|| pending.wait(by)) {
-                Ok((_, contributors)) => Ok(contributors),
-                Err(error) if !pending.done() => {
-                    *self.state() = State::UnderWay(pending);
-                    return Err(errors::exception(py, &error.into()));
-                }
-                // Its own failure, unless it ended right after this wait gave up: then the result is there.
-                Err(error) => pending.wait(Deadline::after(Duration::ZERO)).map(|(_, contributors)| contributors).map_err(|_| error),
-            };
-            *self.state() = State::Over(outcome.map_err(Error::from));
+        let contributors = self.operation.wait(py, by(timeout, &self.tree));
+        if self.operation.is_over() {
             drop(self.lent.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
+        contributors
     }
 }
 
 impl Drop for Reduction {
     fn drop(&mut self) {
-        if !matches!(&*self.state(), State::Over(_)) {
+        if !self.operation.is_over() {
             // Somebody else may still write there: the arrays stay for good.
             std::mem::forget(self.lent.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
     }
+}
+
+/// Leaves that a function of the user's reduces in the engine's thread; `all_reduce_async` makes a future of them.
+#[pyclass(frozen, module = "syncline._native")]
+pub(crate) struct Folding {
+    operation: UnderWay<Vec<u8>>,
+    raised: Arc<Raised>,
+    tree: Parental<Arc<syncline::Tree>>,
+}
+
+impl Folding {
+    pub(super) fn new(operation: UnderWay<Vec<u8>>, raised: Arc<Raised>, tree: &Tree) -> Folding {
+        Folding { operation, raised, tree: Parental::new(Arc::clone(tree.inner())) }
+    }
+}
+
+#[pymethods]
+impl Folding {
+    /// Whether `wait` would return at once.
+    fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        job::refuse_fork(py, || "all_reduce_async".into())?;
+        Ok(self.operation.done())
+    }
+
+    /// Waits for the leaves and returns them, once, with the number of nodes that contributed.
+    #[pyo3(signature = (timeout = None))]
+    fn wait<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<(Bound<'py, PyList>, u32)> {
+        job::refuse_fork(py, || "all_reduce_async".into())?;
+        let waited = self.operation.wait(py, by(timeout, &self.tree));
+        if let Some(error) = self.raised.again(py) {
+            return Err(error);
+        }
+        let contributors = waited?;
+        let message = self.operation.take().unwrap_or_default();
+        let leaves = syncline::Tree::leaves_of(&message).map_err(|error| errors::exception(py, &error))?;
+        let leaves = leaves.into_iter().map(|leaf| to_python(py, leaf)).collect::<PyResult<Vec<_>>>()?;
+        Ok((PyList::new(py, leaves)?, contributors))
+    }
+}
+
+/// `timeout` seconds from now, or the tree's own patience.
+pub(super) fn by(timeout: Option<f64>, tree: &syncline::Tree) -> Deadline {
+    let patience = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    interrupt::deadline(patience.unwrap_or_else(|| tree.timeout()))
 }

@@ -1,18 +1,21 @@
 //! What `python/syncline/_trees.py` calls with the leaves of a structure that it has walked.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use syncline::collective::Leaf;
+use syncline::collective::{How, Leaf};
 use syncline::{DType, Error, ReduceOp, Value};
 use syncline_tensor::Shape;
 
 use super::found::Raised;
-use super::future::Reduction;
+use super::future::{Folding, Reduction};
 use super::tree::{Tree, message, named, refused};
+use super::under_way::UnderWay;
 use crate::ipc::values::{Draft, to_python};
 use crate::memory::Lent;
 use crate::view::View;
-use crate::{errors, job};
+use crate::{errors, job, site};
 
 /// Reduces contiguous, writable arrays where they lie, all in one operation; bfloat16 is held as 16 bits.
 #[pyfunction]
@@ -50,16 +53,7 @@ pub(crate) fn fold_leaves<'py>(
     let function = function.clone().unbind();
     let raised = Raised::default();
     let folded = {
-        let raised = &raised;
-        let mut merge = |mine: Value<'static>, received: Value<'static>| -> Result<Value<'static>, Error> {
-            let merged = raised.by(|py| {
-                let (mine, received) = (to_python(py, mine)?, to_python(py, received)?);
-                let result = function.bind(py).call1((&mine, received))?;
-                let draft = Draft::of(if result.is_none() { &mine } else { &result }, "all_reduce")?;
-                Ok(message(py, "all_reduce", &draft)?.into_owned())
-            });
-            merged.ok_or_else(|| Error::of_function("all_reduce", "the function that reduces raised an exception"))
-        };
+        let mut merge = |mine, received| merged(&raised, &function, mine, received);
         tree.get().call(py, "all_reduce", |tree, how| tree.fold_leaves(leaves, structure, &mut merge, contributes, how))
     };
     if let Some(error) = raised.take() {
@@ -68,6 +62,40 @@ pub(crate) fn fold_leaves<'py>(
     let (leaves, contributors) = folded?;
     let leaves = leaves.into_iter().map(|leaf| to_python(py, leaf)).collect::<PyResult<Vec<_>>>()?;
     Ok((PyList::new(py, leaves)?, contributors))
+}
+
+/// Begins to fold leaves of any kind by `function(mine, received)`, which the engine's thread calls.
+#[pyfunction]
+pub(crate) fn start_fold<'py>(
+    py: Python<'py>,
+    tree: &Bound<'py, Tree>,
+    leaves: Vec<Bound<'py, PyAny>>,
+    structure: &str,
+    function: &Bound<'py, PyAny>,
+) -> PyResult<Folding> {
+    job::refuse_fork(py, || "all_reduce_async".into())?;
+    let drafts = leaves.iter().map(|leaf| Draft::of(leaf, "all_reduce_async")).collect::<PyResult<Vec<_>>>()?;
+    let leaves = drafts.iter().map(|draft| message(py, "all_reduce_async", draft)).collect::<PyResult<Vec<_>>>()?;
+    let raised = Arc::new(Raised::default());
+    let (keeps, function) = (Arc::clone(&raised), function.clone().unbind());
+    let merge = move |mine, received| merged(&keeps, &function, mine, received);
+    let site = site::here(py)?;
+    let inner = tree.get().inner();
+    // Nobody presses Ctrl-C in the engine's thread: whoever waits hears it.
+    let how = How { site: &site, by: inner.deadline() };
+    let started = inner.fold_leaves_start(leaves, structure, merge, how).map_err(|error| errors::exception(py, &error))?;
+    Ok(Folding::new(UnderWay::new(started), raised, tree.get()))
+}
+
+/// What the user's function makes of two leaves; what it raises is kept.
+fn merged(raised: &Raised, function: &Py<PyAny>, mine: Value<'static>, received: Value<'static>) -> Result<Value<'static>, Error> {
+    let merged = raised.by(|py| {
+        let (mine, received) = (to_python(py, mine)?, to_python(py, received)?);
+        let result = function.bind(py).call1((&mine, received))?;
+        let draft = Draft::of(if result.is_none() { &mine } else { &result }, "all_reduce")?;
+        Ok(message(py, "all_reduce", &draft)?.into_owned())
+    });
+    merged.ok_or_else(|| Error::of_function("all_reduce", "the function that reduces raised an exception"))
 }
 
 /// Reduces an array and returns this node's part of the numbers.

@@ -14,7 +14,7 @@ use super::{found, open};
 use crate::ipc::values::{Draft, to_python};
 use crate::memory::Lent;
 use crate::parental::Parental;
-use crate::{errors, interrupt, job};
+use crate::{errors, interrupt, job, site};
 
 /// Nodes, numbered from 1, that combine what they have. All of them make the same calls in the same order.
 ///
@@ -112,7 +112,7 @@ impl Tree {
             && let Some(mut lent) = Lent::by(value)
             && let Some(dtype) = lent.dtype.filter(|dtype| lent.writable && (op != ReduceOp::Mean || dtype.is_float()))
         {
-            let contributors = this.reduce_lone(py, &mut lent, dtype, op, true)?;
+            let contributors = this.reduce_lone(py, &mut lent, dtype, op)?;
             this.remember(Some(value.clone().unbind()));
             return Ok((value, contributors).into_pyobject(py)?.into_any());
         }
@@ -132,9 +132,14 @@ impl Tree {
 
     /// Begins an `all_reduce` and returns a future; `wait()` returns what `all_reduce` would.
     ///
-    /// Until then the arrays of `value` belong to the operation. `reduce` is one of the operations with a name.
-    #[pyo3(signature = (value, reduce = "sum"))]
-    fn all_reduce_async<'py>(slf: &Bound<'py, Self>, value: &Bound<'py, PyAny>, reduce: &str) -> PyResult<Bound<'py, PyAny>> {
+    /// Until then the arrays of `value` belong to the operation. A function as `reduce` is called by a thread of Syncline's
+    /// own, while this one does something else.
+    #[pyo3(signature = (value, reduce = None), text_signature = "($self, value, reduce='sum')")]
+    fn all_reduce_async<'py>(
+        slf: &Bound<'py, Self>,
+        value: &Bound<'py, PyAny>,
+        reduce: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         module(slf.py())?.call_method1("all_reduce_async", (slf, value, reduce))
     }
 
@@ -292,10 +297,18 @@ impl Tree {
     }
 
     /// Reduces one array where it lies.
-    fn reduce_lone(&self, py: Python<'_>, lent: &mut Lent, dtype: DType, op: ReduceOp, contributes: bool) -> PyResult<u32> {
+    fn reduce_lone(&self, py: Python<'_>, lent: &mut Lent, dtype: DType, op: ReduceOp) -> PyResult<u32> {
+        if lent.dimensions == 1 {
+            // What all_reduce_leaves would make of it, without a description that nobody reads.
+            let bytes = lent.bytes_mut();
+            return self.call(py, "all_reduce", |tree, how| match tree.collectives() {
+                None => Ok(1),
+                Some(collectives) => Ok(collectives.all_reduce(bytes, dtype, op, true, how)?),
+            });
+        }
         let shape = Shape::new(&lent.shape()).map_err(|error| refused(py, &format!("all_reduce: {error}")))?;
         let mut leaf = [Leaf { name: "", dtype, shape, bytes: lent.bytes_mut() }];
-        self.call(py, "all_reduce", |tree, how| tree.all_reduce_leaves(&mut leaf, op, contributes, how))
+        self.call(py, "all_reduce", |tree, how| tree.all_reduce_leaves(&mut leaf, op, true, how))
     }
 
     /// Runs one call without the interpreter.
@@ -306,10 +319,9 @@ impl Tree {
         call: impl FnOnce(&syncline::Tree, How<'_>) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         job::refuse_fork(py, || operation.to_owned())?;
-        let site = call_site(py)?;
-        let site = site.to_str()?;
+        let site = site::here(py)?;
         let tree: &syncline::Tree = &self.tree;
-        job::wait(py, || call(tree, How { site, by: interrupt::deadline(tree.timeout()) }))
+        job::wait(py, || call(tree, How { site: &site, by: interrupt::deadline(tree.timeout()) }))
     }
 }
 
@@ -324,13 +336,6 @@ fn builtin(reduce: Option<&Bound<'_, PyAny>>) -> Option<ReduceOp> {
 /// The operation of this name.
 pub(super) fn named(name: &str) -> Option<ReduceOp> {
     ReduceOp::ALL.into_iter().find(|op| op.name() == name)
-}
-
-/// Where in the user's program the current call stands.
-pub(super) fn call_site(py: Python<'_>) -> PyResult<Bound<'_, PyString>> {
-    static CALLER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let caller = CALLER.get_or_try_init(py, || Ok::<_, PyErr>(py.import("syncline._site")?.getattr("caller")?.unbind()))?;
-    Ok(caller.bind(py).call0()?.cast_into::<PyString>()?)
 }
 
 /// The module with all that is better said in Python: walks over structures, other layouts.

@@ -79,6 +79,44 @@ dist.all_gather_object(objects, {"rank": me})
 assert objects == [{"rank": i} for i in range(W)]
 dist.barrier()
 
+# From one to another: tags, both ways at once, from anybody, and arrays that do not fit.
+if W >= 2:
+    to, of = (me + 1) % W, (me - 1) % W
+    works = [dist.isend(torch.full((300_000,), float(me)), to, tag=1), dist.isend(torch.tensor([me], dtype=torch.int64), to, tag=2)]
+    number, large = torch.empty(1, dtype=torch.int64), torch.empty(300_000)
+    works += [dist.irecv(number, of, tag=2), dist.irecv(large, of, tag=1)]
+    for work in reversed(works):
+        work.wait()
+        assert work.is_completed()
+    assert number.item() == of and (large == of).all()
+    if me == 0:
+        senders = set()
+        turned = torch.zeros(2, 3).t()
+        for _ in range(W - 1):
+            senders.add(dist.recv(turned, tag=3))
+            assert (turned == torch.arange(6).reshape(3, 2)).all(), turned
+        assert senders == set(range(1, W)), senders
+    else:
+        dist.send(torch.arange(6).reshape(3, 2).float(), 0, tag=3)
+    for dtype in (torch.bfloat16, torch.bool, torch.complex64):
+        if me == 0:
+            dist.send(torch.ones(3, dtype=dtype), 1)
+        elif me == 1:
+            got = torch.zeros(3, dtype=dtype)
+            assert dist.recv(got, 0) == 0 and (got == torch.ones(3, dtype=dtype)).all()
+    if me < 2:
+        got = torch.zeros(4)
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(4), 1 - me), dist.P2POp(dist.irecv, got, 1 - me)]):
+            work.wait()
+        assert (got == 1).all()
+        try:
+            dist.recv(torch.empty(3), 1) if me == 0 else dist.send(torch.ones(2), 0)
+        except (sl.SynclineError, RuntimeError) as error:
+            assert "bytes" in str(error), error
+        else:
+            assert me == 1, "two numbers were taken for three"
+dist.barrier()
+
 # Groups of some.
 if W >= 2:
     pairs = [dist.new_group([i, i + 1]) for i in range(0, W, 2)]

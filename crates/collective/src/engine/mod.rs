@@ -13,6 +13,7 @@ use syncline_wire::Fingerprint;
 
 use crate::call::{Call, Failure, What};
 use crate::hosts::Hosts;
+use crate::letters::Letters;
 use crate::links::{Ledger, Mesh, joined};
 use crate::memory::{Memory, Reduction};
 use crate::plan::cost::Figures;
@@ -20,6 +21,7 @@ use crate::{How, Leaf, LinkReport, OwnedLeaf, PlanName, PlanSettings, leaves};
 
 use pending::Background;
 pub use pending::Pending;
+pub(crate) use pending::Promise;
 use turn::{Ticket, Turn};
 
 /// What [`Collectives::fold`] merges messages with: one's own and a child's become one.
@@ -48,6 +50,7 @@ struct Shared {
     /// What left this rank out of step with the others.
     astray: Mutex<Option<Error>>,
     background: Background,
+    letters: Letters,
     /// What went over links: between all, and between the leaders of hosts.
     ledgers: Vec<Arc<Ledger>>,
 }
@@ -93,6 +96,7 @@ impl Collectives {
         }
         let shared = Shared {
             vigil: job.vigil(),
+            letters: Letters::new(job.vigil(), group.clone()),
             job,
             group,
             turn: Turn::default(),
@@ -247,15 +251,24 @@ impl Collectives {
         how: How<'_>,
     ) -> Result<(Vec<u8>, u32), Error> {
         self.shared.vigil.usable("fold")?;
-        self.shared.run_on(self.shared.turn.ticket(), What::Fold { words, fingerprint }, contributes, how, |way, mesh, call| {
-            match way {
-                Reachable::Alone => return Ok((mine, u32::from(contributes))),
-                // Messages go over links also inside a host; that all mean the same call is seen where their other calls are.
-                Reachable::Memory(memory) => drop(memory.roll_call(call)?),
-                Reachable::Hosts(hosts) => drop(hosts.roll_call(call)?),
-                Reachable::Links => {}
-            }
-            mesh.fold(mine, merge, call)
+        self.shared.fold(self.shared.turn.ticket(), mine, What::Fold { words, fingerprint }, contributes, merge, how)
+    }
+
+    /// Begins a [`fold`](Collectives::fold) that runs, with its function, while the caller does something else.
+    pub fn fold_start(
+        &self,
+        mine: Vec<u8>,
+        words: &'static str,
+        fingerprint: Fingerprint,
+        contributes: bool,
+        mut merge: impl FnMut(Vec<u8>, Vec<u8>) -> Result<Vec<u8>, Error> + Send + 'static,
+        how: How<'_>,
+    ) -> Pending<Vec<u8>> {
+        self.start(mine, Ok(()), how, move |shared, ticket, message, how| {
+            let what = What::Fold { words, fingerprint };
+            let (folded, contributors) = shared.fold(ticket, std::mem::take(message), what, contributes, &mut merge, how)?;
+            *message = folded;
+            Ok(contributors)
         })
     }
 
@@ -319,6 +332,18 @@ impl Collectives {
         // The thread ends only after the last handle is gone, and this is one.
         let _ = tasks.send(Box::new(task));
         pending
+    }
+
+    /// Begins to send `array` to position `to`, outside of the calls that all make; it comes back once the link has all of it.
+    ///
+    /// Letters of one `tag` from one member to another keep their order. Nobody else takes part.
+    pub fn send_start<B: AsMut<[u8]> + Send + 'static>(&self, array: B, to: usize, tag: u64, by: Deadline) -> Pending<B> {
+        self.shared.letters.send_start(array, to, tag, by)
+    }
+
+    /// Awaits a letter with this `tag` from a position, or from anybody. The number beside its bytes is the sender's position.
+    pub fn recv_start(&self, from: Option<usize>, tag: u64, by: Deadline) -> Pending<Vec<u8>> {
+        self.shared.letters.recv_start(from, tag, by)
     }
 
     /// Waits until all calls that were issued before are over.
@@ -476,6 +501,12 @@ impl Shared {
         contributes: bool,
         how: How<'_>,
     ) -> Result<u32, Error> {
+        // A lone array without a structure around it is a plain one: a Rust program's slice may meet another language's array.
+        if let [Leaf { name: "", dtype, shape, bytes }] = leaves
+            && shape.axes() == 1
+        {
+            return self.all_reduce(ticket, bytes, *dtype, op, contributes, how);
+        }
         let structure = leaves::structure(leaves);
         let what = What::AllReduceLeaves { op, leaves: &structure };
         self.run_with(ticket, what, contributes, how, |way, call| match way {
@@ -500,6 +531,27 @@ impl Shared {
                 leaves::for_each_batch(leaves, |dtype, bytes| mesh.reduce_more(call, contributors, bytes, dtype, op))?;
                 Ok(contributors)
             }
+        })
+    }
+
+    fn fold(
+        &self,
+        ticket: Ticket,
+        mine: Vec<u8>,
+        what: What<'_>,
+        contributes: bool,
+        merge: &mut Merge<'_>,
+        how: How<'_>,
+    ) -> Result<(Vec<u8>, u32), Error> {
+        self.run_on(ticket, what, contributes, how, |way, mesh, call| {
+            match way {
+                Reachable::Alone => return Ok((mine, u32::from(contributes))),
+                // Messages go over links also inside a host; that all mean the same call is seen where their other calls are.
+                Reachable::Memory(memory) => drop(memory.roll_call(call)?),
+                Reachable::Hosts(hosts) => drop(hosts.roll_call(call)?),
+                Reachable::Links => {}
+            }
+            mesh.fold(mine, merge, call)
         })
     }
 

@@ -35,9 +35,15 @@ impl<B> Slot<B> {
 
 impl<B> Pending<B> {
     /// A handle, and the promise of a result for it.
-    pub(super) fn new() -> (Pending<B>, Promise<B>) {
+    pub(crate) fn new() -> (Pending<B>, Promise<B>) {
         let slot = Arc::new(Slot { outcome: Mutex::new(Outcome::Running), there: Condvar::new() });
         (Pending { slot: Arc::clone(&slot) }, Promise { slot })
+    }
+
+    /// One that was over when it began: what there is to wait for where nobody else takes part.
+    pub fn over(result: B, contributors: u32) -> Pending<B> {
+        let outcome = Mutex::new(Outcome::There(Ok((result, contributors))));
+        Pending { slot: Arc::new(Slot { outcome, there: Condvar::new() }) }
     }
 
     /// Whether `wait` would return at once.
@@ -81,12 +87,12 @@ impl<B> std::fmt::Debug for Pending<B> {
 }
 
 /// The other end of a [`Pending`]. Dropped without a result, it leaves an error.
-pub(super) struct Promise<B> {
+pub(crate) struct Promise<B> {
     slot: Arc<Slot<B>>,
 }
 
 impl<B> Promise<B> {
-    pub(super) fn fulfil(self, result: Result<(B, u32), Error>) {
+    pub(crate) fn fulfil(self, result: Result<(B, u32), Error>) {
         *self.slot.outcome() = Outcome::There(result);
     }
 }

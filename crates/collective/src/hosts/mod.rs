@@ -11,20 +11,24 @@ mod suite;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use syncline_cluster::{Error, Group, Vigil};
+use syncline_cluster::{Deadline, Error, Group, Vigil};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::{ReduceOp, reduce_many_into};
 
 use crate::call::{Call, Failure, What};
 use crate::links::{Ledger, Mesh, Numbers, Refusal, Relay, finish};
 use crate::plan::PlanSettings;
+use crate::setback::Setback;
 use layout::Layout;
 
 /// What travels between hosts at a time: one meeting inside a host.
 const SEGMENT: usize = 512 << 10;
 /// Segments that are between hosts while the next are collected.
 const AHEAD: usize = 4;
+/// How long a leader whose own members stayed away tries to tell the other leaders.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 /// Contributions of a whole host up to this size go to all leaders, which fold them all.
 const SMALL: usize = 16 << 10;
 
@@ -38,6 +42,8 @@ pub(crate) trait Neighbours {
     fn broadcast(&mut self, call: &Call<'_>, array: &mut [u8], root: usize) -> Result<(), Failure>;
     /// The message of the first, of any length.
     fn broadcast_message(&mut self, call: &Call<'_>, message: &[u8]) -> Result<Vec<u8>, Failure>;
+    /// The first cannot go on: whoever waits for it fails for the same reason.
+    fn tell(&mut self, setback: &Setback);
 }
 
 /// A group whose members sit on several hosts.
@@ -93,7 +99,7 @@ impl<N: Neighbours> Hosts<N> {
             Some(near) => match near.roll_call(call) {
                 Ok(contributors) => Ok(contributors),
                 Err(Failure::Agreed(error)) => Err(error),
-                Err(astray) => return Err(astray),
+                Err(Failure::Astray(error)) => return Err(Failure::Astray(self.tell_leaders(call, error))),
             },
             None => Ok(u32::from(call.contributes)),
         };
@@ -103,12 +109,11 @@ impl<N: Neighbours> Hosts<N> {
                 Ok(count) => (count, None),
                 Err(error) => (0, Some(Refusal::of(&error))),
             };
-            verdict = Some(leaders.agree(call, count, refusal));
+            verdict = Some(leaders.agree(call, count, refusal, &[]));
         }
         let Some(near) = &mut self.near else { return verdict.expect("who is alone leads") };
-        // Whoever is out of step says nothing more; its neighbours find out about the same culprit.
         let words = match verdict {
-            Some(Err(Failure::Astray(error))) => return Err(Failure::Astray(error)),
+            Some(Err(Failure::Astray(error))) => return Err(failed_among_leaders(near, error)),
             Some(Err(Failure::Agreed(error))) => Refusal::of(&error).encode(),
             Some(Ok(count)) => count.to_le_bytes().to_vec(),
             None => Vec::new(),
@@ -120,6 +125,18 @@ impl<N: Neighbours> Hosts<N> {
             [a, b, c, d] => Ok(u32::from_le_bytes([a, b, c, d])),
             _ => Err(Failure::Agreed(Refusal::decode(&words).into_error(&call.operation()))),
         }
+    }
+
+    /// Members of this host stayed away: the other hosts wait for them too, and are told.
+    fn tell_leaders(&mut self, call: &Call<'_>, error: Error) -> Error {
+        if let (Some(leaders), Some(setback)) = (&mut self.leaders, Setback::of(&error))
+            && let Some(missing) = setback.missing()
+        {
+            let last = Call { by: Deadline::after(LAST_WORDS), ..*call };
+            // Whether they hear it or not, this rank's own error stands.
+            let _ = leaders.agree(&last, 0, None, missing);
+        }
+        error
     }
 
     /// Combines `array` over all members, in place; returns how many contribute.
@@ -165,7 +182,7 @@ impl<N: Neighbours> Hosts<N> {
             near.broadcast(call, array, place)?;
         }
         if let Some(leaders) = &mut self.leaders {
-            leaders.broadcast(array, host, call)?;
+            leaders.broadcast(array, host, call).map_err(|failure| told(&mut self.near, failure))?;
         }
         if host != self.layout.host
             && let Some(near) = &mut self.near
@@ -187,7 +204,7 @@ impl<N: Neighbours> Hosts<N> {
             None => Some(vec![array.to_vec()]),
         };
         if let Some((leaders, brought)) = self.leaders.as_mut().zip(brought) {
-            let all = leaders.all_gather(&brought.concat(), call)?;
+            let all = leaders.all_gather(&brought.concat(), call).map_err(|failure| told(&mut self.near, failure))?;
             let sources: Vec<&[u8]> = match array.len() {
                 0 => vec![&[]],
                 len => all.iter().flat_map(|host| host.chunks(len)).collect(),
@@ -220,7 +237,7 @@ impl<N: Neighbours> Hosts<N> {
         let segments: Vec<usize> = ranges.iter().map(Range::len).collect();
         let (before, here, all) = self.layout.counts();
         let relay = Relay { numbers, segments: &segments, before, here, all };
-        leaders.relay(call, &relay, |desk| {
+        let relayed = leaders.relay(call, &relay, |desk| {
             for turn in 0..ranges.len() + AHEAD {
                 if let Some(range) = ranges.get(turn) {
                     let mine = &array[range.clone()];
@@ -239,6 +256,22 @@ impl<N: Neighbours> Hosts<N> {
                 }
             }
             Ok(())
-        })
+        });
+        relayed.map_err(|failure| told(near, failure))
     }
+}
+
+/// A failure among the leaders, of which the leader's neighbours have been told.
+fn told<N: Neighbours>(near: &mut Option<N>, failure: Failure) -> Failure {
+    match (near, failure) {
+        (Some(near), Failure::Astray(error)) => failed_among_leaders(near, error),
+        (_, failure) => failure,
+    }
+}
+
+fn failed_among_leaders<N: Neighbours>(near: &mut N, error: Error) -> Failure {
+    if let Some(setback) = Setback::of(&error) {
+        near.tell(&setback);
+    }
+    Failure::Astray(error)
 }

@@ -3,6 +3,7 @@
 use super::Neighbours;
 use crate::call::{Call, Failure};
 use crate::memory::Memory;
+use crate::setback::Setback;
 
 impl Neighbours for Memory {
     fn roll_call(&mut self, call: &Call<'_>) -> Result<u32, Failure> {
@@ -19,5 +20,9 @@ impl Neighbours for Memory {
 
     fn broadcast_message(&mut self, call: &Call<'_>, message: &[u8]) -> Result<Vec<u8>, Failure> {
         Memory::broadcast_message(self, call, message, 0)
+    }
+
+    fn tell(&mut self, setback: &Setback) {
+        Memory::tell(self, setback);
     }
 }

@@ -1,5 +1,6 @@
 //! Jobs of threads that take each other for several hosts: any layout, the bits of the left fold, one crossing each way.
 
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use syncline_cluster::bootstrap::{Arguments, Environment, find};
@@ -43,6 +44,12 @@ impl Neighbours for Near {
         match self {
             Near::Memory(memory) => memory.broadcast_message(call, message, 0),
             Near::Links(mesh) => mesh.broadcast_message((mesh.position() == 0).then_some(message), 0, call),
+        }
+    }
+
+    fn tell(&mut self, setback: &Setback) {
+        if let Near::Memory(memory) = self {
+            memory.tell(setback);
         }
     }
 }
@@ -201,6 +208,38 @@ fn calls_that_differ_inside_a_host_or_between_hosts_are_one_error() {
         });
         assert!(errors.iter().all(|error| *error == errors[0]), "{errors:#?}");
         assert!(["the sum of 4 float32", "the sum of 5 float32"].iter().all(|words| errors[0].contains(words)), "{}", errors[0]);
+    }
+}
+
+#[test]
+fn whoever_stays_away_is_named_on_every_host() {
+    // Those who wait for the absent one itself give up after a second; the others would wait for twenty, and are told.
+    for (absent, count) in [(0, 1 << 20), (1, 3), (1, 1 << 20), (2, 3), (3, 1 << 20)] {
+        let over = Barrier::new(4);
+        let errors = on_by(TransportChoice::Auto, &format!("absent{absent}-{count}"), &[vec![0, 1], vec![2, 3]], |rank| {
+            let (dtype, op) = (DType::F32, ReduceOp::Sum);
+            let mut array = numbers(rank.me, count, dtype);
+            rank.all_reduce(&mut array, dtype, op).expect("all come");
+            let mut error = None;
+            if rank.me != absent {
+                let near = rank.me / 2 == absent / 2 || (rank.me % 2 == 0 && absent % 2 == 0);
+                let by = Deadline::after(Duration::from_secs(if near { 1 } else { 20 }));
+                let call = Call { by, ..rank.call(What::AllReduce { dtype, op, count }) };
+                let since = Instant::now();
+                match rank.hosts.all_reduce(&mut array, dtype, op, &call) {
+                    Err(Failure::Astray(late)) => error = Some(late),
+                    other => panic!("rank {}: {other:?}", rank.me),
+                }
+                assert!(since.elapsed() < Duration::from_secs(10), "rank {} was not told: {:?}", rank.me, error);
+            }
+            over.wait();
+            rank.job.abort("it failed");
+            error
+        });
+        for error in errors.iter().flatten() {
+            assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::Timeout, Some(absent as u32)), "{error}");
+        }
+        assert_eq!(errors.iter().flatten().count(), 3);
     }
 }
 

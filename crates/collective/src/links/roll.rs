@@ -15,6 +15,7 @@ use super::wire::Trouble;
 use crate::call::{Call, Failure};
 use crate::plan::cost::INLINE;
 use crate::plan::doubling;
+use crate::setback::Setback;
 
 /// What this rank brings to a roll call.
 pub(super) struct Bring<'a> {
@@ -135,11 +136,20 @@ struct Book {
 
 impl Mesh {
     /// Calls the roll for whole hosts: each brings its number of contributors, or why its members do not agree. Returns the sum.
-    pub(crate) fn agree(&mut self, call: &Call<'_>, contributors: u32, refusal: Option<Refusal>) -> Result<u32, Failure> {
-        let count = contributors.to_le_bytes();
-        let roll = self.roll(call, Bring { refusal, ..Bring::bytes(&count) })?;
-        let counts = roll.entries.iter().map(|entry| entry.inline.as_deref().and_then(|bytes| bytes.first_chunk()).copied());
-        Ok(counts.map(|count| count.map_or(0, u32::from_le_bytes)).sum())
+    ///
+    /// A host whose members did not all come says who is `missing`: then all hosts fail because of these.
+    pub(crate) fn agree(&mut self, call: &Call<'_>, contributors: u32, refusal: Option<Refusal>, missing: &[u32]) -> Result<u32, Failure> {
+        let said: Vec<u8> = [contributors].iter().chain(missing).flat_map(|number| number.to_le_bytes()).collect();
+        let roll = self.roll(call, Bring { refusal, ..Bring::bytes(&said[..said.len().min(INLINE & !3)]) })?;
+        let numbers = |entry: &Entry| -> Vec<u32> {
+            entry.inline.as_deref().unwrap_or_default().as_chunks::<4>().0.iter().map(|number| u32::from_le_bytes(*number)).collect()
+        };
+        let all: Vec<Vec<u32>> = roll.entries.iter().map(numbers).collect();
+        let missing: Vec<u32> = all.iter().flat_map(|said| said.iter().skip(1).copied()).collect();
+        if !missing.is_empty() {
+            return Err(Failure::Astray(Setback::late(missing).into_error(&self.vigil, call)));
+        }
+        Ok(all.iter().filter_map(|said| said.first()).sum())
     }
 
     /// Calls the roll, with nothing to bring. Returns how many contribute.

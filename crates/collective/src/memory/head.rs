@@ -19,6 +19,9 @@ const LENGTH: usize = 5;
 /// Where its array stands if that is in shared memory: the place in the heap plus one, and where in it the array begins.
 const LENT: [usize; 3] = [6, 7, 8];
 
+/// In place of an operation: the member's call failed elsewhere.
+const FAILED: u64 = u64::MAX;
+
 impl Head {
     /// That of no call.
     pub(super) const BLANK: Head = Head([0; WORDS]);
@@ -34,6 +37,17 @@ impl Head {
     pub(super) fn with_length(mut self, bytes: usize) -> Head {
         self.0[LENGTH] = bytes as u64;
         self
+    }
+
+    /// Of a member that cannot go on, with so many bytes about it on its desk.
+    pub(super) fn failed(bytes: usize) -> Head {
+        let mut head = Head::BLANK.with_length(bytes);
+        head.0[1] = FAILED;
+        head
+    }
+
+    pub(super) fn is_failed(&self) -> bool {
+        self.0[1] == FAILED
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -62,7 +76,7 @@ impl Head {
 }
 
 /// Operation, size and identity. Cheap for the calls that are made all the time; only those of nested structures and
-/// user functions are hashed.
+/// user functions are hashed with care.
 fn facts(what: &What<'_>) -> (u64, u64, u64) {
     let word = |code: u64, dtype: Option<u8>, op: Option<ReduceOp>, root: usize| {
         let op = op.map_or(0, |op| op as u64 + 1);
@@ -74,6 +88,9 @@ fn facts(what: &What<'_>) -> (u64, u64, u64) {
     };
     match *what {
         What::AllReduce { dtype, op, count } => (word(1, Some(dtype.code()), Some(op), 0), count as u64, 0),
+        What::AllReduceLeaves { op, leaves: [("", dtype, shape)] } => {
+            (word(13, Some(dtype.code()), Some(op), 0), shape.elements() as u64, mixed(shape.dims()))
+        }
         What::AllReduceLeaves { op, leaves } => (word(2, None, Some(op), 0), leaves.len() as u64, identity()),
         What::Reduce { dtype, op, count, root } => (word(3, Some(dtype.code()), Some(op), root), count as u64, 0),
         What::Broadcast { dtype, count, root } => (word(4, Some(dtype.code()), None, root), count as u64, 0),
@@ -88,12 +105,18 @@ fn facts(what: &What<'_>) -> (u64, u64, u64) {
     }
 }
 
+/// The extents of a lone array in one word: shapes of as many numbers seldom share it. A hash that nobody can aim at would
+/// cost more than a small array's sum.
+fn mixed(extents: &[usize]) -> u64 {
+    extents.iter().fold(extents.len() as u64, |mix, extent| (mix ^ *extent as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
 
     use syncline_cluster::Deadline;
-    use syncline_tensor::DType;
+    use syncline_tensor::{DType, Shape};
 
     use super::*;
 
@@ -110,5 +133,21 @@ mod tests {
         assert!(!one.agrees(&call(2, sum, true)) && !one.agrees(&call(1, max, true)));
         assert!(one.contributes() && one.lent().is_none());
         assert_eq!((one.with_length(7).length(), one.with_lent(Some(place)).lent()), (7, Some(place)));
+    }
+
+    #[test]
+    fn lone_arrays_of_other_shapes_or_names_differ() {
+        let head = |leaves: &[(&str, DType, Shape)]| {
+            let what = What::AllReduceLeaves { op: ReduceOp::Sum, leaves };
+            Head::of(&Call { number: 1, what, site: "", by: Deadline::never(), started: Instant::now(), contributes: true })
+        };
+        let leaf = |name: &'static str, dtype, dims: &[usize]| [(name, dtype, Shape::new(dims).expect("small"))];
+        let shapes: [&[usize]; 6] = [&[], &[1, 1], &[3, 4], &[4, 3], &[2, 6], &[12, 1]];
+        let mut all: Vec<Head> = shapes.iter().map(|dims| head(&leaf("", DType::F32, dims))).collect();
+        all.push(head(&leaf("w", DType::F32, &[3, 4])));
+        all.push(head(&leaf("", DType::I32, &[3, 4])));
+        for (index, one) in all.iter().enumerate() {
+            assert!(all.iter().enumerate().all(|(other, two)| one.agrees(two) == (index == other)), "{index}");
+        }
     }
 }

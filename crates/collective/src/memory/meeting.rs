@@ -13,6 +13,7 @@ use syncline_wire::Fingerprint;
 
 use super::head::Head;
 use crate::call::{Call, Failure};
+use crate::setback::Setback;
 
 /// What a member may bring to one meeting.
 pub(super) const CHUNK: usize = 512 << 10;
@@ -177,11 +178,28 @@ impl Memory {
         if alike { Ok(contributors) } else { Err(self.mismatch(call)) }
     }
 
+    /// Comes to the next meeting to say that this rank's call failed elsewhere, and waits for nobody: it is out of step.
+    pub(crate) fn tell(&mut self, setback: &Setback) {
+        if self.first_missing(self.held, 0).is_some() {
+            return; // it failed here, where the others see as much
+        }
+        let words = setback.encode();
+        let next = self.next();
+        super::copy(self.own.room_for(next, 0..words.len()), &words);
+        self.come_with(&Head::failed(words.len()));
+    }
+
     /// All saw that the calls differ, so all come here: they hold one more meeting, to which each brings its call in words.
+    /// A member that failed brings its reason along, and comes to no other meeting.
     #[cold]
     fn mismatch(&mut self, call: &Call<'_>) -> Failure {
         let met = self.held;
         let heads: Vec<Head> = (0..self.members.len()).map(|index| self.head_of(index, met)).collect();
+        if let Some(failed) = heads.iter().position(Head::is_failed) {
+            let len = (heads[failed].length() as usize).min(CHUNK);
+            let setback = Setback::decode(self.members[failed].desk.read(met, 0..len), self.members[failed].rank);
+            return Failure::Astray(setback.into_error(&self.vigil, call));
+        }
         let other = heads.iter().position(|head| !head.agrees(&heads[0])).unwrap_or_default();
         let mut words = call.words();
         words.truncate((0..=MOST_WORDS.min(words.len())).rev().find(|end| words.is_char_boundary(*end)).unwrap_or_default());

@@ -16,7 +16,7 @@ mod error;
 mod pipes;
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -71,8 +71,12 @@ impl Spawn {
         let mut process = command.spawn().map_err(|source| SpawnError::NotStarted { file: file.clone(), source })?;
         let pipes = process.stdin.take().zip(process.stdout.take()).expect("both were asked for");
         let watch = Pid::from_raw(process.id() as i32).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        let watch = watch.expect("a child has a pid").map_err(|error| SpawnError::system("spawn", &file, error.into()))?;
+        let watch = watch.expect("a child has a pid").map_err(|error| {
+            let _ = process.kill().and_then(|()| process.wait()); // nobody could watch it: nobody will know of it
+            SpawnError::system("spawn", &file, error.into())
+        })?;
         let child = Child {
+            stdout_descriptor: pipes.1.as_raw_fd(),
             file,
             pid: process.id(),
             maker: std::process::id(),
@@ -138,6 +142,7 @@ pub struct Child {
     maker: u32,
     /// Readable once it has ended.
     watch: OwnedFd,
+    stdout_descriptor: RawFd,
     stdin: Turn<Option<Stdin>>,
     stdout: Turn<Stdout>,
     process: Mutex<State>,
@@ -154,6 +159,11 @@ impl Child {
     /// The number of its process.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// The descriptor of this side of its stdout, for a program that waits for several things at once; reading is done here.
+    pub fn stdout_descriptor(&self) -> RawFd {
+        self.stdout_descriptor
     }
 
     /// Whether it has not ended yet.

@@ -36,6 +36,22 @@ fn whatever_is_asked_comes_back_in_order() {
     assert!(matches!(queue.read(soon()).unwrap(), Taken::Over));
 }
 
+#[test]
+fn an_answer_that_cannot_be_sent_gives_the_question_back() {
+    let queue = Workqueue::new(&Family::alone().unwrap()).unwrap();
+    let stranger = Workqueue::new(&Family::alone().unwrap()).unwrap();
+    let worker = queue.as_worker();
+    queue.write(&int(7), soon()).unwrap();
+    let question = worker.read(soon()).unwrap().item().unwrap();
+    let refused = question.answer(&stranger.handle());
+    assert!(matches!(refused, Err(Error::Configuration { .. })), "{refused:?}");
+    let again = worker.read(soon()).unwrap().item().unwrap();
+    assert_eq!((as_int(again.value()), again.attempts()), (7, 1));
+    again.answer(&int(49)).unwrap();
+    queue.drain(soon()).unwrap();
+    assert_eq!(as_int(queue.read(soon()).unwrap().item().unwrap().value()), 49);
+}
+
 /// T7: items that a worker has taken and not finished are waited for.
 #[test]
 fn drain_waits_for_what_is_being_worked_on() {

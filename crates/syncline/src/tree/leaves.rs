@@ -1,7 +1,7 @@
 //! Leaves that their owner keeps: a binding walks a structure of its own language and hands over the leaves alone.
 
 use syncline_cluster as cluster;
-use syncline_collective::{Collectives, How, Leaf};
+use syncline_collective::{Collectives, How, Leaf, Pending};
 use syncline_tensor::kernels::ReduceOp;
 use syncline_wire::{Fingerprint, Value};
 
@@ -31,16 +31,44 @@ impl Tree {
         let all = Value::List(leaves);
         let (folded, contributors) = match self.collectives() {
             None => (all.into_owned(), u32::from(contributes)),
-            Some(collectives) => {
-                let structure = Fingerprint::of("leaves").text("structure", structure).finish();
-                fold(collectives, &all, structure, merge, contributes, how)?
-            }
+            Some(collectives) => fold(collectives, &all, print_of(structure), merge, contributes, how)?,
         };
-        match folded {
-            Value::List(leaves) => Ok((leaves, contributors)),
-            other => {
-                Err(cluster::Error::System { operation: "all_reduce".into(), detail: format!("a {} came back", other.type_name()) }.into())
-            }
+        Ok((listed(folded)?, contributors))
+    }
+
+    /// Begins a [`fold_leaves`](Tree::fold_leaves) that runs, with its function, while the caller does something else; what
+    /// comes of it is read by [`leaves_of`](Tree::leaves_of).
+    pub fn fold_leaves_start(
+        &self,
+        leaves: Vec<Value<'_>>,
+        structure: &str,
+        mut merge: impl FnMut(Value<'static>, Value<'static>) -> Result<Value<'static>, Error> + Send + 'static,
+        how: How<'_>,
+    ) -> Result<Pending<Vec<u8>>, Error> {
+        let mine = nest::to_message(&Value::List(leaves))?;
+        let Some(collectives) = self.collectives() else { return Ok(Pending::over(mine, 1)) };
+        let merge = move |mine: Vec<u8>, received: Vec<u8>| by_leaf(&mut merge, &mine, &received);
+        Ok(collectives.fold_start(mine, WORDS, print_of(structure), true, merge, how))
+    }
+
+    /// The leaves in what [`fold_leaves_start`](Tree::fold_leaves_start) gave.
+    pub fn leaves_of(message: &[u8]) -> Result<Vec<Value<'static>>, Error> {
+        listed(nest::from_message(message)?.into_owned())
+    }
+}
+
+/// What a fold by a function is called where calls differ.
+const WORDS: &str = "a function of the caller's";
+
+fn print_of(structure: &str) -> Fingerprint {
+    Fingerprint::of("leaves").text("structure", structure).finish()
+}
+
+fn listed(folded: Value<'static>) -> Result<Vec<Value<'static>>, Error> {
+    match folded {
+        Value::List(leaves) => Ok(leaves),
+        other => {
+            Err(cluster::Error::System { operation: "all_reduce".into(), detail: format!("a {} came back", other.type_name()) }.into())
         }
     }
 }
@@ -54,23 +82,25 @@ pub(super) fn fold(
     contributes: bool,
     how: How<'_>,
 ) -> Result<(Value<'static>, u32), Error> {
-    let mut fold = |mine: Vec<u8>, received: Vec<u8>| -> Result<Vec<u8>, cluster::Error> {
-        let mut mine = nest::from_message(&mine)?.into_owned();
-        let mut received = nest::from_message(&received)?.into_owned();
-        let mut others = Vec::new();
-        nest::walk(&mut received, &mut |_, leaf| {
-            others.push(std::mem::take(leaf));
-            Ok(())
-        })?;
-        let mut others = others.into_iter();
-        nest::walk(&mut mine, &mut |_, leaf| {
-            let other = others.next().unwrap_or_default();
-            *leaf = merge(std::mem::take(leaf), other).map_err(|error| error.into_inner())?;
-            Ok(())
-        })?;
-        nest::to_message(&mine)
-    };
-    let words = "a function of the caller's";
-    let (message, contributors) = collectives.fold(nest::to_message(value)?, words, structure, contributes, &mut fold, how)?;
+    let mut fold = |mine: Vec<u8>, received: Vec<u8>| by_leaf(merge, &mine, &received);
+    let (message, contributors) = collectives.fold(nest::to_message(value)?, WORDS, structure, contributes, &mut fold, how)?;
     Ok((nest::from_message(&message)?.into_owned(), contributors))
+}
+
+/// One's own message and a child's as one, merged leaf by leaf.
+fn by_leaf(merge: &mut LeafMerge<'_>, mine: &[u8], received: &[u8]) -> Result<Vec<u8>, cluster::Error> {
+    let mut mine = nest::from_message(mine)?.into_owned();
+    let mut received = nest::from_message(received)?.into_owned();
+    let mut others = Vec::new();
+    nest::walk(&mut received, &mut |_, leaf| {
+        others.push(std::mem::take(leaf));
+        Ok(())
+    })?;
+    let mut others = others.into_iter();
+    nest::walk(&mut mine, &mut |_, leaf| {
+        let other = others.next().unwrap_or_default();
+        *leaf = merge(std::mem::take(leaf), other).map_err(|error| error.into_inner())?;
+        Ok(())
+    })?;
+    nest::to_message(&mine)
 }

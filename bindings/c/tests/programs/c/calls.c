@@ -96,6 +96,81 @@ static int larger(void *mine, const void *received, size_t count, void *user)
     return 0;
 }
 
+static int doubled(const char *path, const syncline_value *leaf, void *user, syncline_value **result)
+{
+    int64_t number;
+    strcat(user, path), strcat(user, " ");
+    if (syncline_value_as_int(leaf, &number) != SYNCLINE_OK) return 0; /* kept */
+    return syncline_value_int(2 * number, result) == SYNCLINE_OK ? 0 : 1;
+}
+
+/* {"b": [1, "text"], "a": 5} */
+static syncline_value *nested(void)
+{
+    syncline_value *map, *list, *key, *item;
+    OK(syncline_value_map(&map));
+    OK(syncline_value_list(&list));
+    OK(syncline_value_int(1, &item));
+    OK(syncline_value_push(list, item));
+    OK(syncline_value_text("text", &item));
+    OK(syncline_value_push(list, item));
+    OK(syncline_value_text("b", &key));
+    OK(syncline_value_put(map, key, list));
+    OK(syncline_value_text("a", &key));
+    OK(syncline_value_int(5, &item));
+    OK(syncline_value_put(map, key, item));
+    return map;
+}
+
+static void nested_values(void)
+{
+    syncline_tree *tree;
+    syncline_value *value = nested(), *walked, *all, *key, *item;
+    char paths[64] = "";
+    size_t count;
+    uint32_t contributors;
+    OK(syncline_value_walk(value, doubled, paths, &walked));
+    CHECK(strcmp(paths, "a b.0 b.1 ") == 0);
+    OK(syncline_value_pair(walked, 1, &key, &item));
+    int64_t number;
+    OK(syncline_value_as_int(item, &number));
+    CHECK(number == 10);
+    OK(syncline_value_free(key));
+    OK(syncline_value_free(item));
+    OK(syncline_value_free(walked));
+
+    OK(syncline_tree_null(&tree));
+    FAILS(SYNCLINE_ARGUMENT, syncline_tree_all_reduce_value(tree, value, 99, NULL, NULL, NULL, &all, NULL));
+    OK(syncline_tree_broadcast_value(tree, value, 1, &all));
+    OK(syncline_value_free(all));
+    OK(syncline_tree_scatter(tree, value, &all));
+    OK(syncline_value_free(all));
+    OK(syncline_tree_gather_value(tree, value, 1, &all));
+    OK(syncline_value_what(all, NULL, &count));
+    CHECK(count == 1);
+    OK(syncline_tree_all_to_all_value(tree, all, &walked));
+    OK(syncline_value_free(walked));
+    OK(syncline_value_free(all));
+    OK(syncline_tree_all_gather_value(tree, value, &all));
+    OK(syncline_value_free(all));
+    OK(syncline_tree_all_reduce_value(tree, value, SYNCLINE_SUM, NULL, NULL, NULL, &all, &contributors));
+    CHECK(contributors == 1);
+    OK(syncline_value_free(all));
+    OK(syncline_tree_stats(tree, NULL, 0, &count));
+    CHECK(count == 0);
+    float one = 1;
+    syncline_reduction *reduction;
+    int done;
+    OK(syncline_tree_all_reduce_start(tree, &one, 1, SYNCLINE_FLOAT32, SYNCLINE_SUM, &reduction));
+    OK(syncline_reduction_wait(reduction, 5, &contributors));
+    OK(syncline_reduction_wait(reduction, 5, &contributors));
+    OK(syncline_reduction_done(reduction, &done));
+    CHECK(contributors == 1 && done == 1);
+    OK(syncline_reduction_free(reduction));
+    OK(syncline_tree_close(tree));
+    OK(syncline_value_free(value));
+}
+
 static void trees(void)
 {
     syncline_tree *tree;
@@ -268,6 +343,7 @@ int main(void)
     SYNCLINE_HERE();
     session_and_tables();
     trees();
+    nested_values();
     values();
     client_and_server();
     return 0;

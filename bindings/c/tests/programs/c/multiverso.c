@@ -60,6 +60,22 @@ int main(void)
     MV_Barrier();
     MV_ShutDown();
     MV_ShutDown(); /* a second time does nothing */
+
+    /* The updater of all tables, and one that there is not. */
+    char *strange[] = {"program", "-updater_type=magic", NULL}, *sgd[] = {"program", "-updater_type=sgd", NULL};
+    int two = 2;
+    if (workers == 1) { /* a process joins its launcher's job once */
+        MV_Init(&two, strange);
+        CHECK(syncline_last_error_kind() == SYNCLINE_CONFIGURATION);
+        two = 2;
+        MV_Init(&two, sgd);
+        CHECK(two == 1);
+        MV_NewArrayTable(3, &array);
+        MV_AddArrayTable(array, delta, 3);
+        MV_GetArrayTable(array, sum, 3);
+        CHECK(sum[0] == -1 && sum[2] == -3);
+        MV_ShutDown();
+    }
     free(delta);
     free(sum);
     return 0;

@@ -24,6 +24,7 @@ static void *strange(void *freed, void *other)
 }
 
 static int stop(void) { return 1; }
+static int nothing(void) { return 0; }
 
 int main(void)
 {
@@ -147,6 +148,8 @@ int main(void)
 
     /* A wait that the host ends. */
     syncline_set_interrupt(stop);
+    FAILS(SYNCLINE_INTERRUPTED, syncline_client_connect(NULL, 1, "secret", 60, &client));
+    syncline_set_going_on(nothing);
     FAILS(SYNCLINE_INTERRUPTED, syncline_client_connect(NULL, 1, "secret", 60, &client));
     syncline_set_interrupt(NULL);
 

@@ -16,8 +16,9 @@ import torch.distributed as dist
 from syncline import _native
 from syncline._errors import ConfigurationError, ShapeMismatch
 from syncline._job import tree as job_tree
-from syncline.torch import _rendezvous
-from syncline.torch._tensors import memory, reducible, start
+from syncline._neighbours import addresses
+from syncline.torch import _letters, _rendezvous
+from syncline.torch._tensors import Slot, fill, reducible, start
 from syncline.torch._waiting import Waiter, done
 
 _work_of: Any = torch._C._distributed_c10d._create_work_from_future
@@ -48,6 +49,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
         if not result:
             return _work_of(done(result))
         slots = [reducible(tensor, op) for tensor in tensors]
+        if self._tree.nodes == 1:  # everything is what it will be
+            return _work_of(done(result))
         names = [str(place) for place in range(len(slots))] if len(slots) > 1 else [""]
         started = _native.start_leaves(self._tree, [slot[0] for slot in slots], [slot[1] for slot in slots], names, op)
 
@@ -64,7 +67,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
 
     def broadcast(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Any:
         """Gives everybody the tensors of one process."""
-        slots = [_Slot(tensor) for tensor in tensors]
+        slots = [Slot(tensor) for tensor in tensors]
         self._tree.broadcast([slot.array for slot in slots], _root(opts) + 1)
         for slot in slots:
             slot.back()
@@ -86,31 +89,31 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
     ) -> Any:
         """Gives everybody everybody's tensors."""
         for into, tensor in zip(outputs, inputs, strict=True):
-            _fill(into, self._tree.all_gather(_Slot(tensor).array))
+            fill(into, self._tree.all_gather(Slot(tensor).array))
         return _work_of(done([list(into) for into in outputs]))
 
     def allgather_coalesced(
         self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None
     ) -> Any:
         """``allgather`` of several tensors; the outputs are by process."""
-        gathered = self._tree.all_gather([_Slot(tensor).array for tensor in inputs])
+        gathered = self._tree.all_gather([Slot(tensor).array for tensor in inputs])
         for into, values in zip(outputs, gathered, strict=True):
-            _fill(into, values)
+            fill(into, values)
         return _work_of(done([list(into) for into in outputs]))
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
         """``allgather`` into one tensor."""
-        _fill(_cut(output, self._tree.nodes), self._tree.all_gather(_Slot(input).array))
+        fill(_cut(output, self._tree.nodes), self._tree.all_gather(Slot(input).array))
         return _work_of(done(output))
 
     def gather(
         self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None
     ) -> Any:
         """Everybody's tensors at one process."""
-        gathered = self._tree.gather([_Slot(tensor).array for tensor in inputs], _root(opts) + 1)
+        gathered = self._tree.gather([Slot(tensor).array for tensor in inputs], _root(opts) + 1)
         if gathered is not None:
             for place, into in enumerate(outputs):
-                _fill(into, [values[place] for values in gathered])
+                fill(into, [values[place] for values in gathered])
         return _work_of(done([list(into) for into in outputs]))
 
     def scatter(
@@ -120,8 +123,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
         for place, into in enumerate(outputs):
             parts: list[Any] = [None] * self._tree.nodes
             if self._tree.node - 1 == _root(opts):
-                parts = [_Slot(tensor).array for tensor in inputs[place]]
-            _fill([into], [self._tree.all_to_all(parts)[_root(opts)]])
+                parts = [Slot(tensor).array for tensor in inputs[place]]
+            fill([into], [self._tree.all_to_all(parts)[_root(opts)]])
         return _work_of(done(list(outputs)))
 
     def reduce_scatter(
@@ -151,7 +154,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
 
     def alltoall(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None) -> Any:
         """The i-th tensor of each process to process i."""
-        _fill(outputs, self._tree.all_to_all([_Slot(tensor).array for tensor in inputs]))
+        fill(outputs, self._tree.all_to_all([Slot(tensor).array for tensor in inputs]))
         return _work_of(done(list(outputs)))
 
     def alltoall_base(
@@ -164,9 +167,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
     ) -> Any:
         """``alltoall`` of the parts of one tensor, equal unless their lengths are given."""
         parts = _cut(input, self._tree.nodes, input_splits)
-        _fill(
-            _cut(output, self._tree.nodes, output_splits), self._tree.all_to_all([_Slot(part).array for part in parts])
-        )
+        fill(_cut(output, self._tree.nodes, output_splits), self._tree.all_to_all([Slot(part).array for part in parts]))
         return _work_of(done(output))
 
     def allgather_into_tensor_coalesced(
@@ -192,6 +193,29 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # no types in some
     all_gather_single_coalesced = allgather_into_tensor_coalesced
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
+    def send(self, tensors: Sequence[torch.Tensor], to: int, tag: int = 0) -> Any:
+        """Starts to send a tensor to process ``to`` of the group."""
+        return _letters.send(self._tree, tensors, to, tag)
+
+    def recv(self, tensors: Sequence[torch.Tensor], of: int, tag: int = 0) -> Any:
+        """Awaits a tensor of process ``of`` of the group."""
+        return _letters.recv(self._tree, tensors, of, tag)
+
+    def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int = 0) -> Any:
+        """Awaits a tensor of whichever process sends one."""
+        return _letters.recv(self._tree, tensors, None, tag)
+
+    supports_coalescing = False  # what newer versions ask a group's backend for a device, which is the group itself
+
+    def _get_backend(self, _device: Any) -> ProcessGroup:
+        return self
+
+    def _start_coalescing(self, *_given: Any) -> None:
+        """``batch_isend_irecv`` begins; its tensors go one by one all the same."""
+
+    def _end_coalescing(self, *_given: Any) -> None:
+        """``batch_isend_irecv`` has begun all of them."""
+
     def barrier(self, opts: Any = None) -> Any:
         """Returns when every process has called it."""
         self._tree.barrier()
@@ -207,6 +231,8 @@ def ddp_hook(state: Any, bucket: Any) -> Any:
     tree = state if isinstance(state, _native.Tree) else job_tree()
     buffer = bucket.buffer()
     array, dtype, back = reducible(buffer, "mean")
+    if tree.nodes == 1:
+        return done(buffer)
 
     def ending() -> torch.Tensor:
         back()
@@ -217,33 +243,6 @@ def ddp_hook(state: Any, bucket: Any) -> Any:
 
 # DistributedDataParallel compares the objects, and here annotations are words.
 ddp_hook.__annotations__.update({"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]})
-
-
-class _Slot:
-    """A tensor's numbers as an array that can be sent and filled, and the way back."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        given = tensor.detach()
-        if given.is_complex():
-            given = torch.view_as_real(given)
-        plain = given.cpu().contiguous()
-        self.array = memory(plain.view(torch.uint8) if plain.dtype == torch.bool else plain)
-        self._given, self._plain = given, plain
-
-    def back(self) -> None:
-        if self._plain.data_ptr() != self._given.data_ptr():
-            with torch.no_grad():
-                self._given.copy_(self._plain)
-
-
-def _fill(tensors: Sequence[torch.Tensor], arrays: Sequence[Any]) -> None:
-    """Writes what was received into tensors of the same number of bytes."""
-    for tensor, array in zip(tensors, arrays, strict=True):
-        slot = _Slot(tensor)
-        if slot.array.nbytes != array.nbytes:
-            raise ShapeMismatch(f"a tensor of {slot.array.nbytes} bytes cannot take the {array.nbytes} that were sent")
-        slot.array.view("uint8")[:] = array.reshape(-1).view("uint8")
-        slot.back()
 
 
 def _cut(tensor: torch.Tensor, nodes: int, lengths: Sequence[int] | None = None) -> list[torch.Tensor]:
@@ -283,7 +282,7 @@ def _make(store: Any, rank: int, size: int, timeout: timedelta) -> ProcessGroup:
         return ProcessGroup(job_tree())
     # A part of the job, or no job of ours at all: these processes meet through the store that PyTorch gives us.
     near = _rendezvous.together(store, rank, size)
-    host = "127.0.0.1" if near else next(iter(_rendezvous.addresses()), "127.0.0.1")
+    host = "127.0.0.1" if near else next(iter(addresses()), "127.0.0.1")
     publish, query = _rendezvous.through(store)
     return ProcessGroup(_native.DiscoveredTree(rank + 1, size, host, 0, publish, query))
 

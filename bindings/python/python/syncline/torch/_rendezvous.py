@@ -6,11 +6,8 @@ other launcher these are missing, and the job knows as much. ``init_method="sync
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import os
-import socket
-import struct
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -18,15 +15,14 @@ from typing import Any
 import torch.distributed as dist
 
 from syncline import _native
-from syncline._errors import ConfigurationError
 from syncline._job import tree as job_tree
-from syncline._neighbours import common_file, machine
+from syncline._neighbours import addresses, common_file, machine
+from syncline.torch._store import job_store
 
 _torch: Any = importlib.import_module("torch.distributed.rendezvous")  # the name itself is a function
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MINUTES = timedelta(minutes=5)
-SIOCGIFADDR = 0x8915  # asks Linux for an interface's address
-_kept: list[int] = []  # files of stores, open for as long as the process lives
+_kept: list[Any] = []  # stores and their files, for as long as the process lives
 
 
 def register() -> None:
@@ -60,37 +56,9 @@ def _store(tree: _native.Tree, timeout: timedelta) -> Any:
         file, path, _ = common_file(tree, "torch-store")
         _kept.append(file)
         return dist.FileStore(path, tree.nodes)
-    if tree.node == 1:
-        # PyTorch's own, which listens on every address and asks nobody for a token: it holds the names of groups.
-        served = dist.TCPStore("localhost", 0, tree.nodes, True, timeout, False)
-        tree.broadcast([[*addresses(), "127.0.0.1"], served.port])
-        return served
-    known, port = tree.broadcast()
-    return dist.TCPStore(_reachable(known, port), port, tree.nodes, False, timeout, False)
-
-
-def addresses() -> list[str]:
-    """This host's IPv4 addresses, without those that mean every host itself."""
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", name.encode()))
-            except OSError:  # an interface without an address
-                continue
-            found.append(socket.inet_ntoa(answer[20:24]))
-    return [address for address in found if not address.startswith("127.")]
-
-
-def _reachable(known: list[str], port: int) -> str:
-    """The first address at which somebody listens; loopback comes last."""
-    for address in known:
-        try:
-            socket.create_connection((address, port), timeout=2.0).close()
-        except OSError:
-            continue
-        return address
-    raise ConfigurationError(f"init_process_group: worker 0 cannot be reached at {', '.join(known)}, port {port}")
+    store = job_store(tree, addresses(), timeout)
+    _kept.append(store)  # PyTorch keeps its own half of it, and asks for ours
+    return store
 
 
 def agreed(store: Any, rank: int, size: int, says: bool) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from syncline import _native
-from syncline._errors import ConfigurationError, DTypeMismatch
+from syncline._errors import ConfigurationError, DTypeMismatch, ShapeMismatch
 
 REDUCIBLE = {
     torch.float32: "float32",
@@ -61,6 +61,34 @@ def memory(plain: torch.Tensor) -> Any:
 def _give_back(given: torch.Tensor, plain: torch.Tensor) -> None:
     with torch.no_grad():
         given.copy_(plain.view(given.dtype).reshape(given.shape))
+
+
+class Slot:
+    """A tensor's numbers as an array that can be sent and filled, and the way back."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        given = tensor.detach()
+        if given.is_complex():
+            given = torch.view_as_real(given)
+        plain = given.cpu().contiguous()
+        self.array = memory(plain.view(torch.uint8) if plain.dtype == torch.bool else plain)
+        self._given, self._plain = given, plain
+
+    def back(self) -> None:
+        """Brings what was filled in back to the tensor, where that is not the same memory."""
+        if self._plain.data_ptr() != self._given.data_ptr():
+            with torch.no_grad():
+                self._given.copy_(self._plain)
+
+
+def fill(tensors: Sequence[torch.Tensor], arrays: Sequence[Any]) -> None:
+    """Writes what was received into tensors of the same number of bytes."""
+    for tensor, array in zip(tensors, arrays, strict=True):
+        slot = Slot(tensor)
+        if slot.array.nbytes != array.nbytes:
+            raise ShapeMismatch(f"a tensor of {slot.array.nbytes} bytes cannot take the {array.nbytes} that were sent")
+        slot.array.view("uint8")[:] = array.reshape(-1).view("uint8")
+        slot.back()
 
 
 def named_tensors(given: Any) -> list[tuple[str, torch.Tensor]]:

@@ -1,173 +1,15 @@
-//! Trees: nodes, numbered from 1, that combine what they have. All of them make the same calls in the same order.
+//! What trees do with arrays of numbers where they lie.
 
-use std::ffi::{c_char, c_int, c_void};
-use std::path::Path;
-use std::sync::Arc;
+use std::ffi::{c_int, c_void};
 
-use syncline::collective::{Collectives, How, Leaf};
+use syncline::collective::Leaf;
 use syncline::ipc::Shape;
-use syncline::{DType, Error, ReduceOp, Tree, TreeOptions, Value};
+use syncline::{DType, Error, ReduceOp, Tree, Value};
 
-use crate::border::{call_as, guarded, interrupted};
+use super::{TREES, on, position, syncline_tree};
+use crate::border::{call_as, guarded};
 use crate::failure::{Failure, syncline_status};
-use crate::handles::Handles;
-use crate::session::{SESSIONS, syncline_session};
 use crate::{facts, memory};
-
-/// Nodes that combine what they have.
-pub struct syncline_tree {
-    _private: [u8; 0],
-}
-
-static TREES: Handles<syncline_tree, Tree> = Handles::new("tree", 4);
-
-/// What all trees with a job of their own are made with. All zero is the default.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct syncline_tree_options {
-    /// Seconds to wait for somebody who neither comes nor dies; 0 takes SYNCLINE_TIMEOUT, or 30 s.
-    timeout: f64,
-    /// With how many branches at a node; 0 is 2.
-    base: u32,
-}
-
-/// # Safety
-/// `options` is NULL or can be read.
-unsafe fn understood(options: *const syncline_tree_options) -> Result<TreeOptions, Failure> {
-    let mut understood = TreeOptions { interrupted: Some(interrupted), ..TreeOptions::default() };
-    // SAFETY: the caller's promise.
-    if let Some(options) = unsafe { memory::values(options, usize::from(!options.is_null()), "options") }?.first() {
-        understood.timeout = memory::patience(options.timeout)?;
-        match options.base {
-            0 => {}
-            1 => return Err(Failure::argument("base 1 is no number of branches; use 2 or more")),
-            base => understood.plan.base = base,
-        }
-    }
-    Ok(understood)
-}
-
-/// # Safety
-/// `out` may be written.
-unsafe fn give(out: *mut *mut syncline_tree, make: impl FnOnce() -> Result<Tree, Failure>) -> Result<(), Failure> {
-    memory::check_out(out, "out")?;
-    let tree = make()?;
-    // SAFETY: the caller's promise.
-    unsafe { memory::give(out, "out", TREES.put(tree)) }
-}
-
-/// The tree of all workers of a session; worker w is node w + 1.
-///
-/// # Safety
-/// `out` may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_tree_of(session: *mut syncline_session, out: *mut *mut syncline_tree) -> syncline_status {
-    // SAFETY: the caller's promise.
-    guarded(|| unsafe { give(out, || Ok(SESSIONS.get(session)?.tree()?)) })
-}
-
-/// A tree of one node, which needs nobody.
-///
-/// # Safety
-/// `out` may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_tree_null(out: *mut *mut syncline_tree) -> syncline_status {
-    // SAFETY: the caller's promise.
-    guarded(|| unsafe { give(out, || Ok(Tree::null())) })
-}
-
-/// Nodes of one host that know a number in common, `key`; 0 is the process id of their parent.
-///
-/// # Safety
-/// `options` is NULL or can be read; `out` may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_tree_localhost(
-    node: u32,
-    nodes: u32,
-    key: u32,
-    options: *const syncline_tree_options,
-    out: *mut *mut syncline_tree,
-) -> syncline_status {
-    guarded(|| {
-        // SAFETY: the caller's promise.
-        let options = unsafe { understood(options) }?;
-        // SAFETY: the caller's promise.
-        unsafe { give(out, || Ok(Tree::localhost(node, nodes, Some(key).filter(|key| *key != 0), &options)?)) }
-    })
-}
-
-/// Nodes that were all told where node 1 listens. The others reach this node at `host` and `port`.
-///
-/// # Safety
-/// `host` and `root_host` are texts; `options` is NULL or can be read; `out` may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_tree_static(
-    node: u32,
-    nodes: u32,
-    host: *const c_char,
-    port: u16,
-    root_host: *const c_char,
-    root_port: u16,
-    options: *const syncline_tree_options,
-    out: *mut *mut syncline_tree,
-) -> syncline_status {
-    guarded(|| {
-        // SAFETY: the caller's promise.
-        let (host, root, options) =
-            unsafe { (memory::needed_text(host, "host")?, memory::needed_text(root_host, "root_host")?, understood(options)?) };
-        // SAFETY: the caller's promise.
-        unsafe { give(out, || Ok(Tree::fixed(node, nodes, (host, port), (root, root_port), &options)?)) }
-    })
-}
-
-/// The tasks of this Slurm step. They meet through PMI, or through a file in `folder`; NULL is the default folder.
-///
-/// # Safety
-/// `folder` is NULL or a text; `options` is NULL or can be read; `out` may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_tree_slurm(
-    folder: *const c_char,
-    tasks_per_gpu: u32,
-    options: *const syncline_tree_options,
-    out: *mut *mut syncline_tree,
-) -> syncline_status {
-    guarded(|| {
-        // SAFETY: the caller's promise.
-        let (folder, options) = unsafe { (memory::text(folder, "folder")?, understood(options)?) };
-        // SAFETY: the caller's promise.
-        unsafe { give(out, || Ok(Tree::slurm(folder.map(Path::new), tasks_per_gpu, &options)?)) }
-    })
-}
-
-/// This node's number from 1, how many nodes there are, and which GPU of its host is this node's, from 1, 0 where nobody
-/// tells.
-///
-/// # Safety
-/// The three are NULL or may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_tree_where(tree: *mut syncline_tree, node: *mut u32, nodes: *mut u32, gpu: *mut u32) -> syncline_status {
-    guarded(|| {
-        let tree = TREES.get(tree)?;
-        // SAFETY: the caller's promise.
-        unsafe {
-            memory::give_if(node, "node", tree.node())?;
-            memory::give_if(nodes, "nodes", tree.nodes())?;
-            memory::give_if(gpu, "gpu", tree.gpu().unwrap_or(0))
-        }
-    })
-}
-
-/// Runs one call on the operations below the tree; None for a tree of one that has none.
-fn on<T>(tree: &Tree, call: impl FnOnce(&Collectives, How<'_>) -> Result<T, syncline::collective::Error>) -> Result<Option<T>, Failure> {
-    tree.collectives().map(|below| call_as(tree.timeout(), |how| call(below, how))).transpose().map_err(Failure::from)
-}
-
-fn position(tree: &Tree, node: u32) -> Result<usize, Failure> {
-    if (1..=tree.nodes()).contains(&node) {
-        return Ok(node as usize - 1);
-    }
-    Err(Failure::argument(format!("there is no node {node}: they are numbered from 1 to {}", tree.nodes())))
-}
 
 /// Combines `count` numbers over all nodes, in place and in order of node, and tells how many nodes had data of their own.
 ///
@@ -250,7 +92,7 @@ pub unsafe extern "C" fn syncline_tree_all_reduce_with(
         let merge = merge.ok_or_else(|| Failure::argument("merge is NULL"))?;
         // SAFETY: the caller's promise.
         let data = unsafe { memory::numbers_mut(data, count, dtype, "data") }?;
-        let mut failed = None;
+        let mut failed: Option<Failure> = None;
         let mut merged = |mine: Value<'static>, received: Value<'static>| {
             let (Value::Tensor(mine), Value::Tensor(received)) = (mine, received) else {
                 return Err(Error::of_function("all_reduce", "what arrived is no array"));
@@ -263,19 +105,14 @@ pub unsafe extern "C" fn syncline_tree_all_reduce_with(
             // SAFETY: both have `count` numbers, the first may be written; the rest is the caller's promise.
             let outcome = unsafe { merge(numbers.as_mut_ptr().cast(), received.data().as_ptr().cast(), count, user) };
             if outcome != 0 {
-                failed = Some(outcome);
+                failed = Some(Failure::of_caller("all_reduce", outcome));
                 return Err(Error::of_function("all_reduce", format!("the function returned {outcome}")));
             }
             Value::tensor(dtype, shape, numbers).map_err(|error| Error::of_function("all_reduce", error.to_string()))
         };
-        let leaf = array_value(dtype, count, data)?;
+        let leaf = carried(data, count, dtype)?.into_owned();
         let folded = call_as(tree.timeout(), |how| tree.fold_leaves(vec![leaf], "an array", &mut merged, true, how));
-        let (leaves, had) = folded.map_err(|error| match failed {
-            Some(outcome) => {
-                Failure::new(syncline_status::SYNCLINE_CALLER, format!("all_reduce: the caller's function returned {outcome}"))
-            }
-            None => Failure::from(error),
-        })?;
+        let (leaves, had) = folded.map_err(|error| failed.unwrap_or_else(|| Failure::from(error)))?;
         match leaves.first() {
             Some(Value::Tensor(result)) if result.data().len() == data.len() => data.copy_from_slice(result.data()),
             _ => return Err(Failure::bug("all_reduce gave back no array of the same length")),
@@ -285,9 +122,54 @@ pub unsafe extern "C" fn syncline_tree_all_reduce_with(
     })
 }
 
-fn array_value(dtype: DType, count: usize, data: &[u8]) -> Result<Value<'static>, Failure> {
+/// An array as it travels, which is how the arrays of other languages do.
+fn carried(data: &[u8], count: usize, dtype: DType) -> Result<Value<'_>, Failure> {
     let shape = Shape::new(&[count]).map_err(|error| Failure::argument(error.to_string()))?;
-    Value::tensor(dtype, shape, data.to_vec()).map_err(|error| Failure::argument(error.to_string()))
+    Value::tensor(dtype, shape, data).map_err(|error| Failure::argument(error.to_string()))
+}
+
+/// Puts what came from node `from` into `place`: as many numbers of this dtype as it holds, whatever their shape.
+fn pour(value: &Value<'_>, from: usize, dtype: DType, place: &mut [u8]) -> Result<(), Failure> {
+    let sent = match value {
+        Value::Tensor(array) if array.dtype() == dtype && array.data().len() == place.len() => {
+            place.copy_from_slice(array.data());
+            return Ok(());
+        }
+        Value::Tensor(array) => format!("{} {}", array.shape().elements(), array.dtype()),
+        other => format!("a {}", other.type_name()),
+    };
+    Err(Failure::shape(format!("node {from} sent {sent}, and this call takes {} {dtype}", place.len() / dtype.size())))
+}
+
+/// Puts what came from each node, in order of node, into `out`.
+fn pour_all(all: &[Value<'_>], each: usize, dtype: DType, out: &mut [u8]) -> Result<(), Failure> {
+    if out.len() != each * all.len() {
+        let (room, came) = (out.len() / dtype.size(), each * all.len() / dtype.size());
+        return Err(Failure::shape(format!("out has room for {room} numbers, and {came} came from {} nodes", all.len())));
+    }
+    (1..).zip(all).zip(out.chunks_exact_mut(each.max(1))).try_for_each(|((node, value), place)| pour(value, node, dtype, place))
+}
+
+/// Combines `count` numbers over all nodes into those of node `root`; the others' stay as they are.
+///
+/// # Safety
+/// `data` has `count` numbers of `dtype`, which nobody else uses meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_tree_reduce(
+    tree: *mut syncline_tree,
+    data: *mut c_void,
+    count: usize,
+    dtype: i32,
+    op: i32,
+    root: u32,
+) -> syncline_status {
+    guarded(|| {
+        let (tree, dtype, op) = (TREES.get(tree)?, facts::dtype(dtype)?, facts::op(op)?);
+        let root = position(&tree, root)?;
+        // SAFETY: the caller's promise.
+        let data = unsafe { memory::numbers_mut(data, count, dtype, "data") }?;
+        on(&tree, |below, how| below.reduce(data, dtype, op, root, how)).map(drop)
+    })
 }
 
 /// Makes everybody's `count` numbers those of node `root`.
@@ -304,28 +186,13 @@ pub unsafe extern "C" fn syncline_tree_broadcast(
 ) -> syncline_status {
     guarded(|| {
         let (tree, dtype) = (TREES.get(tree)?, facts::dtype(dtype)?);
-        let root = position(&tree, root)?;
+        position(&tree, root)?;
         // SAFETY: the caller's promise.
         let data = unsafe { memory::numbers_mut(data, count, dtype, "data") }?;
-        on(&tree, |below, how| below.broadcast(data, dtype, root, how)).map(drop)
+        let mine = carried(data, count, dtype)?;
+        let received = call_as(tree.timeout(), |how| tree.broadcast_value(&mine, root, how))?;
+        if tree.node() == root { Ok(()) } else { pour(&received, root as usize, dtype, data) }
     })
-}
-
-/// Puts what came from each node, in order of node, into `out`; all must have sent as much as this node did.
-fn laid_out(all: &[Vec<u8>], each: usize, out: &mut [u8]) -> Result<(), Failure> {
-    if let Some((index, odd)) = all.iter().enumerate().find(|(_, part)| part.len() != each) {
-        return Err(Failure::shape(format!("node {} sent {} bytes, and this node {each}", index + 1, odd.len())));
-    }
-    if out.len() != each * all.len() {
-        return Err(Failure::shape(format!(
-            "out has room for {} bytes, and {} came from {} nodes",
-            out.len(),
-            each * all.len(),
-            all.len()
-        )));
-    }
-    out.chunks_exact_mut(each.max(1)).zip(all).for_each(|(place, part)| place.copy_from_slice(part));
-    Ok(())
 }
 
 /// Everybody's `count` numbers at node `root`, one after another in order of node; `room` must be nodes × count there. On the
@@ -345,17 +212,17 @@ pub unsafe extern "C" fn syncline_tree_gather(
 ) -> syncline_status {
     guarded(|| {
         let (tree, dtype) = (TREES.get(tree)?, facts::dtype(dtype)?);
-        let root = position(&tree, root)?;
-        let here = root as u32 + 1 == tree.node();
+        position(&tree, root)?;
+        let here = root == tree.node();
         // SAFETY: the caller's promise; where the result does not go, nothing is asked of `out`.
         let (mine, out) = unsafe {
             let mine = memory::numbers(mine, count, dtype, "mine")?;
             (mine, memory::numbers_mut(out, if here { room } else { 0 }, dtype, "out")?)
         };
-        match on(&tree, |below, how| below.gather(mine, root, how))? {
-            None => laid_out(&[mine.to_vec()], mine.len(), out),
-            Some(Some(all)) => laid_out(&all, mine.len(), out),
-            Some(None) => Ok(()),
+        let (brought, each) = (carried(mine, count, dtype)?, mine.len());
+        match call_as(tree.timeout(), |how| tree.gather_value(&brought, root, how))? {
+            Some(all) => pour_all(&all, each, dtype, out),
+            None => Ok(()),
         }
     })
 }
@@ -377,8 +244,9 @@ pub unsafe extern "C" fn syncline_tree_all_gather(
         let (tree, dtype) = (TREES.get(tree)?, facts::dtype(dtype)?);
         // SAFETY: the caller's promise.
         let (mine, out) = unsafe { (memory::numbers(mine, count, dtype, "mine")?, memory::numbers_mut(out, room, dtype, "out")?) };
-        let all = on(&tree, |below, how| below.all_gather(mine, how))?.unwrap_or_else(|| vec![mine.to_vec()]);
-        laid_out(&all, mine.len(), out)
+        let brought = carried(mine, count, dtype)?;
+        let all = call_as(tree.timeout(), |how| tree.all_gather_value(&brought, how))?;
+        pour_all(&all, mine.len(), dtype, out)
     })
 }
 
@@ -431,26 +299,9 @@ pub unsafe extern "C" fn syncline_tree_all_to_all(
         // SAFETY: the caller's promise.
         let (data, out) = unsafe { (memory::numbers(data, all, dtype, "data")?, memory::numbers_mut(out, all, dtype, "out")?) };
         let each = count * dtype.size();
-        let parts: Vec<&[u8]> = (0..tree.nodes() as usize).map(|node| &data[node * each..][..each]).collect();
-        let received = on(&tree, |below, how| below.all_to_all(&parts, how))?.unwrap_or_else(|| vec![data.to_vec()]);
-        laid_out(&received, each, out)
-    })
-}
-
-/// Returns when every node has called it.
-#[unsafe(no_mangle)]
-pub extern "C" fn syncline_tree_barrier(tree: *mut syncline_tree) -> syncline_status {
-    guarded(|| {
-        let tree = TREES.get(tree)?;
-        Ok(call_as(tree.timeout(), |how| tree.barrier_at(how))?)
-    })
-}
-
-/// Leaves the tree's job, if it has one of its own, and frees the tree.
-#[unsafe(no_mangle)]
-pub extern "C" fn syncline_tree_close(tree: *mut syncline_tree) -> syncline_status {
-    guarded(|| {
-        let tree: Arc<Tree> = TREES.take(tree)?;
-        Ok(tree.close()?)
+        let part = |node: usize| carried(&data[node * each..][..each], count, dtype);
+        let parts = (0..tree.nodes() as usize).map(part).collect::<Result<Vec<_>, _>>()?;
+        let received = call_as(tree.timeout(), |how| tree.all_to_all_value(&parts, how))?;
+        pour_all(&received, each, dtype, out)
     })
 }

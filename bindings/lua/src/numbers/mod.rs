@@ -1,0 +1,140 @@
+//! Numbers of one dtype in row-major order: what `syncline.Tensor` is made of, and how Torch7's tensors are lent.
+//!
+//! A row and its matrix share memory, and so do the threads of a process that one has sent a tensor to another. Each call is one
+//! step for all of them. Memory of Torch's is used where it lies while its tensor is kept alive.
+
+pub(crate) mod calls;
+mod element;
+mod memory;
+mod nested;
+
+use std::sync::{Arc, RwLock};
+
+use mlua::{UserData, Value};
+use syncline::DType;
+use syncline_tensor::{Shape, Tensor, TensorView};
+
+use self::element::{InLua, by_dtype};
+use self::memory::Memory;
+use crate::reply::{Failure, shaped};
+pub(crate) use element::integer;
+pub(crate) use nested::of_table;
+
+#[derive(Clone)]
+pub(crate) struct Numbers {
+    memory: Memory,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Shape,
+}
+
+impl UserData for Numbers {}
+
+/// Numbers with memory of their own, as they go from thread to thread: not copied.
+#[derive(Clone)]
+pub(crate) struct SharedNumbers {
+    tensor: Arc<RwLock<Tensor>>,
+    from: usize,
+    dtype: DType,
+    shape: Shape,
+}
+
+impl Numbers {
+    pub(crate) fn own(tensor: Tensor) -> Numbers {
+        let (dtype, shape) = (tensor.dtype(), tensor.shape().clone());
+        Numbers { memory: Memory::own(tensor), dtype, shape }
+    }
+
+    pub(crate) fn zeros(dtype: DType, shape: Shape) -> Numbers {
+        Numbers::own(Tensor::zeros(dtype, shape))
+    }
+
+    pub(crate) fn of_bytes(dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Numbers, Failure> {
+        Ok(Numbers::own(shaped(Tensor::from_bytes(dtype, shape, bytes))?))
+    }
+
+    /// For another thread; none if the memory is somebody else's.
+    pub(crate) fn share(&self) -> Option<SharedNumbers> {
+        let Memory::Own { tensor, from } = &self.memory else { return None };
+        Some(SharedNumbers { tensor: Arc::clone(tensor), from: *from, dtype: self.dtype, shape: self.shape.clone() })
+    }
+
+    /// What another thread shared.
+    pub(crate) fn shared(shared: SharedNumbers) -> Numbers {
+        let SharedNumbers { tensor, from, dtype, shape } = shared;
+        Numbers { memory: Memory::Own { tensor, from }, dtype, shape }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.shape.elements()
+    }
+
+    fn size(&self) -> usize {
+        self.shape.byte_len(self.dtype)
+    }
+
+    /// Lends the bytes.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, Failure>) -> Result<T, Failure> {
+        self.memory.read(self.size(), read)
+    }
+
+    /// Lends the bytes to be written.
+    pub(crate) fn write<T>(&self, write: impl FnOnce(&mut [u8]) -> Result<T, Failure>) -> Result<T, Failure> {
+        self.memory.write(self.size(), write)
+    }
+
+    /// The same numbers as `dtype`: themselves, or a copy.
+    pub(crate) fn as_dtype(&self, dtype: DType) -> Result<Numbers, Failure> {
+        if dtype == self.dtype {
+            return Ok(self.clone());
+        }
+        self.read(|bytes| {
+            let view = shaped(TensorView::contiguous(bytes, self.dtype, self.shape.clone()))?;
+            Ok(Numbers::own(view.to_tensor().cast(dtype)))
+        })
+    }
+
+    /// Their own copy.
+    pub(crate) fn copied(&self) -> Result<Numbers, Failure> {
+        self.read(|bytes| Numbers::of_bytes(self.dtype, self.shape.clone(), bytes))
+    }
+
+    /// What Lua has at `place`: a number of a vector, a row that shares its memory otherwise.
+    fn at(&self, place: i64) -> Result<Result<Value, Numbers>, Failure> {
+        let index = self.index(place)?;
+        let dims = self.shape.dims();
+        if dims.len() == 1 {
+            let size = self.dtype.size();
+            return self.read(|bytes| Ok(Ok(by_dtype!(self.dtype, T => T::of_place(&bytes[index * size..][..size]).to_lua()))));
+        }
+        let shape = shaped(Shape::new(&dims[1..]))?;
+        Ok(Err(self.part(index * shape.byte_len(self.dtype), shape)))
+    }
+
+    /// The numbers from byte `offset` on, as `shape` says, in the same memory.
+    fn part(&self, offset: usize, shape: Shape) -> Numbers {
+        Numbers { memory: self.memory.from(offset), dtype: self.dtype, shape }
+    }
+
+    /// A place from 1 as an index of the first extent.
+    fn index(&self, place: i64) -> Result<usize, Failure> {
+        let first = self.shape.dims().first().copied().unwrap_or(0);
+        let index = usize::try_from(place).ok().and_then(|place| place.checked_sub(1)).filter(|index| *index < first);
+        index.ok_or_else(|| Failure::argument(format!("there is no place {place}: they are numbered from 1 to {first}")))
+    }
+}
+
+/// A table as extents.
+pub(crate) fn shape_of(dims: &[i64]) -> Result<Shape, Failure> {
+    let dims = dims.iter().map(|dim| usize::try_from(*dim)).collect::<Result<Vec<_>, _>>();
+    let dims = dims.map_err(|_| Failure::argument("a size is negative"))?;
+    let shape = Shape::new(&dims).map_err(|error| Failure::argument(error.to_string()))?;
+    // A typing error should not end the process: what cannot be had is found out by asking politely first.
+    if Vec::<u64>::new().try_reserve_exact(shape.elements()).is_err() {
+        return Err(Failure::argument(format!("{} numbers do not fit into memory", shape.elements())));
+    }
+    Ok(shape)
+}
+
+pub(crate) fn dtype_of(name: &str) -> Result<DType, Failure> {
+    DType::from_name(name).map_err(|error| Failure::argument(error.to_string()))
+}
