@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -322,6 +323,33 @@ def test_ten_rounds_on_four_devices() -> None:
 
 
 # What they do not ask for
+
+
+def test_urgent_calls_overtake_those_that_wait() -> None:
+    kv = sl.kvstore.create("local")
+    count = 100
+    random = np.random.default_rng(5)
+    urgency = random.permutation(count)
+    begun: dict[int, float] = {}
+
+    def note(key: int, gradient: Array, weight: Array) -> None:
+        begun[key] = time.monotonic()
+        time.sleep(0.001)  # long enough for the others to be queued meanwhile
+
+    kv.init(list(range(count)), [full(0)] * count)
+    kv.set_updater(note)
+    queued, futures = {}, []
+    for key in range(count):
+        futures.append(kv.push(key, full(1), priority=int(urgency[key]), wait=False))
+        queued[key] = time.monotonic()
+    for future in futures:
+        future.wait()
+    # Pairs of which both stood in the queue when the first of them began: the less urgent one went first in hardly any. (Two
+    # threads may begin two neighbours at once, in either order.)
+    pairs = [(a, b) for a in range(count) for b in range(count) if begun[a] < begun[b] and queued[b] < begun[a]]
+    wrong = sum(urgency[a] < urgency[b] for a, b in pairs)
+    assert len(pairs) > 20 * count
+    assert wrong <= 2 * count, (wrong, len(pairs))
 
 
 @pytest.mark.parametrize("kind", LOCAL)

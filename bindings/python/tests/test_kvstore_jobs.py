@@ -337,6 +337,52 @@ def test_a_learning_rate_that_is_changed_later_reaches_the_servers(stage: Stage,
     assert len(said(ended, "held")) == workers, ended
 
 
+COMPRESSED_PULLS = """
+    kv = sl.kvstore.create("dist_sync")
+    r, n = kv.rank, kv.num_workers
+    exact = np.random.default_rng(3).standard_normal((40, 51)).astype(np.float32)
+    code = os.environ["CODE"]
+    kv.set_gradient_compression({"type": code, "pull": True})
+    kv.init("w", exact)
+    kv.init("h", exact.astype(np.float16))
+    kv.init("e", rows(exact))
+    rounded = kv.pull("w")
+    if code == "fp16":
+        check(rounded, exact.astype(np.float16).astype(np.float32))
+    elif code == "bf16":
+        nearest = (exact.view(np.uint32) + 0x7FFF + (exact.view(np.uint32) >> 16 & 1)) & 0xFFFF0000
+        check(rounded, nearest.view(np.float32))
+    else:
+        assert 0 < np.abs(rounded - exact).max() <= np.abs(exact).max() / 127
+    check(kv.pull("h"), exact.astype(np.float16), "only float32 travels in fewer bits")
+    check(kv.row_sparse_pull("e", row_ids=[3, 1, 3]).values, exact[[1, 3]], "rows neither")
+    # What is stored stays exact: rounding happens on the way.
+    kv.push("w", full((40, 51), 1))
+    assert np.allclose(kv.pull("w"), n, rtol=0.01)
+    print("pulled", hashlib.sha256(rounded.tobytes()).hexdigest(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("code", ["fp16", "bf16", "int8"])
+def test_pulls_in_few_bits_are_rounded_alike_wherever_values_live(stage: Stage, code: str) -> None:
+    found = set()
+    for workers, servers, transport in ((1, 0, "auto"), (2, 0, "auto"), (2, 1, "tcp"), (2, 2, "tcp")):
+        env = {"CODE": code, "SYNCLINE_TRANSPORT": transport, "MXNET_KVSTORE_BIGARRAY_BOUND": "1000000"}
+        pulled = said(run(stage, workers, servers, COMPRESSED_PULLS, env=env), "pulled")
+        assert len(pulled) == workers
+        found.update(pulled)
+    assert len(found) == 1, found
+
+
+def test_pulls_come_in_few_bits_only_where_that_keeps_a_weight(stage: Stage) -> None:
+    code = """
+        kv = sl.kvstore.create("dist_sync")
+        raises(sl.ConfigurationError, "cannot be pulled in 2bit", lambda: kv.set_gradient_compression({"type": "2bit", "pull": True}))
+        print("held", flush=True)
+    """
+    assert said(run(stage, 1, 0, code), "held")
+
+
 TRAINED = """
     kv = sl.kvstore.create("dist_sync")
     r, n = kv.rank, kv.num_workers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import pickle
 from typing import Any
@@ -49,12 +50,25 @@ def test_defaults_are_those_of_mxnet() -> None:
     assert repr(sl.optimizer.SGD(learning_rate=0.5, momentum=0.9)) == "SGD(momentum=0.9, learning_rate=0.5)"
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_signatures_tell_options_and_their_defaults(name: str) -> None:
+    made = sl.optimizer.create(name)
+    signature = inspect.signature(type(made))
+    told = {option: parameter.default for option, parameter in signature.parameters.items()}
+    assert told.pop("learning_rate") is None
+    assert told.pop("param_idx2name") is None
+    assert told == {option: getattr(made, option) for option in told}
+    assert set(made.to_dict()) - {"name", "learning_rate"} == set(told)
+    assert {parameter.kind for parameter in signature.parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    assert type(made).__doc__
+
+
 def test_options_can_be_changed_and_are_checked() -> None:
     sgd = sl.optimizer.SGD(learning_rate=0.1)
     sgd.set_learning_rate(0.2)
     assert sgd.learning_rate == 0.2
     sgd.set_learning_rate(float(np.float32(0.25)))
-    sgd.wd = np.float32(0.5)
+    sgd.wd = np.float32(0.5)  # type: ignore[assignment]  # a number like any other
     assert sgd.wd == 0.5
     sgd.rescale_grad = 1 / 4
     assert (sgd.learning_rate, sgd.rescale_grad) == (0.25, 0.25)

@@ -68,16 +68,18 @@ impl Distributed {
     /// Makes keys: all of them, or none.
     pub(crate) fn make(&self, keys: &[(KeySpec, Value<'_>)], site: &str, by: Deadline) -> Result<Vec<TableKey>, Error> {
         let values: Vec<Option<Cow<'_, [u8]>>> = keys.iter().map(|(spec, value)| (self.worker == 0).then(|| whole(spec, value))).collect();
+        // Worker 0 says for all where a key lives; an optimizer that it knows of may want all of a key in one place.
+        let in_one_place = self.worker == 0 && self.optimizer(by)?.is_some_and(|optimizer| optimizer.needs_norms());
         let wanted: Vec<(Spec, Option<&[u8]>)> =
-            keys.iter().zip(&values).map(|((spec, _), value)| (self.spec(spec), value.as_deref())).collect();
+            keys.iter().zip(&values).map(|((spec, _), value)| (self.spec(spec, in_one_place), value.as_deref())).collect();
         let tables = self.member.tables.create_named_many(&wanted, site, by)?;
         Ok(tables.into_iter().map(|table| TableKey { table }).collect())
     }
 
-    fn spec(&self, key: &KeySpec) -> Spec {
+    fn spec(&self, key: &KeySpec, in_one_place: bool) -> Spec {
         let (rows, cols) = (key.rows() as u64, key.row_len() as u64);
         let spec = if key.sparse { Spec::matrix(rows, cols) } else { Spec::array(key.elements() as u64) };
-        let placement = match (key.elements() as u64) < self.member.whole_below {
+        let placement = match in_one_place || (key.elements() as u64) < self.member.whole_below {
             true => Placement::Whole { on: place(&key.key) },
             false => Placement::Split,
         };
@@ -162,6 +164,14 @@ fn place(key: &Key) -> u64 {
     }
 }
 
+/// A refusal in the words of the operation that was refused.
+fn named(operation: &str, checked: Result<(), Error>) -> Result<(), Error> {
+    checked.map_err(|error| match error {
+        Error::Configuration { detail } => Error::Configuration { detail: format!("{operation}: {detail}") },
+        other => other,
+    })
+}
+
 impl TableKey {
     fn with_priority(&self, priority: Option<i32>) -> Cow<'_, Table> {
         priority.map_or(Cow::Borrowed(&self.table), |priority| Cow::Owned(self.table.prioritised(priority)))
@@ -169,10 +179,7 @@ impl TableKey {
 
     /// Refuses what every push of this key would be refused for.
     pub(crate) fn ready_to_push(&self, operation: &str) -> Result<(), Error> {
-        self.table.accepts_adds().map_err(|error| match error {
-            Error::Configuration { detail } => Error::Configuration { detail: format!("{operation}: {detail}") },
-            other => other,
-        })
+        named(operation, self.table.accepts_adds())
     }
 
     pub(crate) fn push(&self, spec: &KeySpec, gradient: Gradient<'_>, priority: Option<i32>, by: Deadline) -> Result<(), Error> {
@@ -202,6 +209,11 @@ impl TableKey {
     /// Both in one pass.
     pub(crate) fn push_pull(&self, gradient: &[u8], out: &mut [u8], by: Deadline) -> Result<(), Error> {
         self.table.add_get(gradient, out, None, &AddOptions::default(), by)
+    }
+
+    /// Refuses an optimizer that this key could not follow.
+    pub(crate) fn ready_for(&self, operation: &str, optimizer: &Optimizer) -> Result<(), Error> {
+        named(operation, self.table.accepts_optimizer(optimizer))
     }
 
     pub(crate) fn table(&self) -> &Table {

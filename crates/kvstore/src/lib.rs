@@ -10,6 +10,7 @@
 //! memory        keys of this process: assigned, updated by a function or by an optimizer
 //! distributed   keys of a job: tables whose adds are gradients
 //! states        optimizer states as a file
+//! register      how keys are looked up
 //! ```
 //!
 //! Every call takes a `Deadline` and lists of keys; the crate `syncline` has the plainer face of it. The README beside this crate has the rules.
@@ -22,6 +23,7 @@ mod kind;
 mod memory;
 mod pending;
 mod queue;
+mod register;
 mod row_sparse;
 mod slot;
 mod states;

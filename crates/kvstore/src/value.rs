@@ -86,7 +86,7 @@ impl<'a> DenseMut<'a> {
 
 fn check_bytes(dtype: DType, shape: &[usize], found: usize) -> Result<(), Error> {
     let refused = |detail: String| Err(Error::ShapeMismatch { operation: "an array".into(), detail });
-    match Shape::new(shape).map(|shape| shape.byte_len(dtype)) {
+    match Shape::elements_of(shape).map(|elements| elements * dtype.size()) {
         Ok(expected) if expected == found => Ok(()),
         Ok(expected) => refused(format!("{found} bytes given, an array of {shape:?} {dtype} has {expected}")),
         Err(error) => refused(error.to_string()),

@@ -214,6 +214,11 @@ impl Optimizer {
         self.settings.multi_precision && matches!(dtype, DType::F16 | DType::BF16)
     }
 
+    /// Whether its steps follow norms of the whole array: then one that lives in several places cannot be stepped place by place.
+    pub fn needs_norms(&self) -> bool {
+        matches!(self.method, Method::Lamb { .. } | Method::Lars { .. })
+    }
+
     /// The rate that key updates have after so many of them, before multipliers.
     pub fn learning_rate(&self, updates: u64) -> f64 {
         match (&self.settings.schedule, self.settings.learning_rate) {

@@ -35,6 +35,14 @@ pub(crate) fn walk<W: Real, R: Rule<W>>(level: SimdLevel, rule: R, numbers: Numb
     walk_in_copies(level, rule, Numbers { dtype, weight, grad_dtype, grad, master, states })
 }
 
+/// One step of a rule without states for each number of `old`, written to `new`; false where a type or an alignment does not allow it.
+pub(crate) fn walk_from<W: Real, R: Rule<W>>(level: SimdLevel, rule: R, old: &[u8], new: &mut [u8], grad: &[u8]) -> bool {
+    debug_assert_eq!(R::STATES, 0);
+    let (Some(old), Some(new), Some(g)) = (typed::<W>(old), typed_mut::<W>(new), typed::<W>(grad)) else { return false };
+    level.run_loop(WalkFrom { rule, old, new, g });
+    true
+}
+
 /// The same by way of short copies. Apart, because the room for them would make every call touch the pages of its stack: 0.3 µs for each row.
 #[inline(never)]
 fn walk_in_copies<W: Real, R: Rule<W>>(level: SimdLevel, rule: R, numbers: Numbers<'_, '_>) -> Result<(), TensorError> {
@@ -99,6 +107,28 @@ impl<W: Real, R: Rule<W>> Loop for Walk<'_, W, R> {
             2 => two(rule, w, g, a, b),
             _ => three(rule, w, g, a, b, c),
         }
+    }
+}
+
+struct WalkFrom<'a, W, R> {
+    rule: R,
+    old: &'a [W],
+    new: &'a mut [W],
+    g: &'a [W],
+}
+
+impl<W: Real, R: Rule<W>> Loop for WalkFrom<'_, W, R> {
+    #[inline(always)]
+    fn run(self) {
+        from(self.rule, self.old, self.new, self.g);
+    }
+}
+
+#[inline(always)]
+fn from<W: Real, R: Rule<W>>(rule: R, old: &[W], new: &mut [W], g: &[W]) {
+    let (old, g) = (&old[..new.len()], &g[..new.len()]);
+    for i in 0..new.len() {
+        new[i] = rule.apply(old[i], g[i], [W::ZERO; 3]).0;
     }
 }
 

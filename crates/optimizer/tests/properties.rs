@@ -103,6 +103,34 @@ fn levels_and_alignment_change_no_bits() {
 }
 
 #[test]
+fn a_step_from_weights_elsewhere_is_the_same_step() {
+    let count = 700;
+    let unclipped = ["sgd", "signum", "lars"].map(|name| Optimizer::create(name, &[("rescale_grad", 0.5.into())]).expect("known"));
+    for optimizer in all().into_iter().chain(unclipped) {
+        for (dtype, shift) in [DType::F32, DType::F64, DType::BF16].into_iter().flat_map(|dtype| [(dtype, 0), (dtype, 1)]) {
+            let kept = Kept::new(&optimizer, dtype, &numbers(0, count));
+            let grad = [&[0; 8][..shift], &narrowed(dtype, &numbers(1, count))].concat();
+            let old = kept.weight.clone();
+            let mut step = optimizer.begin(&Key::Int(1), &mut Progress::default(), &mut KeyState::default());
+            let mut both = [kept.lanes.clone(), kept.lanes].map(|lanes| (old.clone(), lanes));
+            for (from, (weight, lanes)) in both.iter_mut().enumerate() {
+                let mut states: Vec<&mut [u8]> = lanes.iter_mut().map(Vec::as_mut_slice).collect();
+                if step.needs_norms() {
+                    step = step.with_norms(&step.measure(&Block::whole(dtype, weight, &grad[shift..], &mut states)).unwrap());
+                }
+                if from == 1 {
+                    weight.fill(0x55);
+                    step.apply_from(&old, Block::whole(dtype, weight, &grad[shift..], &mut states)).unwrap();
+                } else {
+                    step.apply(Block::whole(dtype, weight, &grad[shift..], &mut states)).unwrap();
+                }
+            }
+            assert!(both[0] == both[1], "{:?} {dtype} at {shift}", optimizer.method);
+        }
+    }
+}
+
+#[test]
 fn an_update_of_rows_is_one_of_zeros_elsewhere_or_leaves_the_rest() {
     let (rows, row_len) = (40usize, 13usize);
     let ids: Vec<u64> = (0..rows as u64).filter(|row| row % 5 < 3 && *row != 7).collect();

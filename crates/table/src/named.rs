@@ -315,7 +315,8 @@ impl Named {
             let known = &state.tables[&number];
             (known.made.clone(), known.site.clone())
         };
-        if made.spec != *spec {
+        // Where it lives is worker 0's to say: what it knew of the optimizer, the others may not have heard of yet.
+        if made.spec != spec.clone().placed(made.spec.placement) {
             let at = |site: &str| if site.is_empty() { String::new() } else { format!(" at {site}") };
             let (first, me) = (self.ground.workers[0], self.ground.me());
             let detail = format!(

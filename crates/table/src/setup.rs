@@ -22,7 +22,7 @@ use crate::gradient::board;
 use crate::ground::Ground;
 use crate::keys::KeyShare;
 use crate::partition::{Home, homes, placed};
-use crate::share::{LocalShare, Place, Share, lanes};
+use crate::share::{LocalShare, Place, Share, bytes_ahead, lanes};
 use crate::spread::{Form, Layout, Places, Reach, Service, Spread, Watch};
 use crate::table::{Inner, Way};
 use crate::tables::Shared;
@@ -298,7 +298,7 @@ fn map_share(ground: &Ground, made: &Made, home: &Home, by: Deadline) -> Result<
         outboxes.push(Arc::new(Outbox::new(segment)));
     }
     let store = Store::new(store, layout);
-    if made_here && store.layout().bytes() <= TOUCHED_AHEAD {
+    if made_here && bytes_ahead(store.layout()) <= TOUCHED_AHEAD {
         // A limit that is reached here is reached now, in words, and not later by a signal.
         store.reserve().map_err(refused)?;
     }

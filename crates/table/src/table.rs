@@ -87,7 +87,11 @@ impl Inner {
         caretaker: Arc<Caretaker>,
         board: Option<Bulletin>,
     ) -> Inner {
-        let gradient = board.map(|board| Gradient::new(board, &spec));
+        let hosts = match &way {
+            Way::Here(_) => 1,
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.first_rows().len(),
+        };
+        let gradient = board.map(|board| Gradient::new(board, &spec, hosts));
         Inner {
             number,
             name,

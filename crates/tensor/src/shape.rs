@@ -29,13 +29,15 @@ const WIDEST: usize = 8;
 impl Shape {
     /// Checks and keeps the extents; fails with [`TensorError::ShapeTooLarge`].
     pub fn new(dims: &[usize]) -> Result<Shape, TensorError> {
+        Ok(Shape { elements: Shape::elements_of(dims)?, dims: dims.into() })
+    }
+
+    /// How many numbers a shape of these extents has, checked as [`new`](Shape::new) does, without making it.
+    pub fn elements_of(dims: &[usize]) -> Result<usize, TensorError> {
         let nonzero = dims.iter().filter(|&&extent| extent != 0);
         let bytes = nonzero.copied().try_fold(WIDEST, usize::checked_mul);
         match bytes {
-            Some(bytes) if isize::try_from(bytes).is_ok() => {
-                let elements = if dims.contains(&0) { 0 } else { bytes / WIDEST };
-                Ok(Shape { dims: dims.into(), elements })
-            }
+            Some(bytes) if isize::try_from(bytes).is_ok() => Ok(if dims.contains(&0) { 0 } else { bytes / WIDEST }),
             _ => Err(TensorError::ShapeTooLarge { dims: dims.to_vec() }),
         }
     }

@@ -22,9 +22,11 @@ class LRScheduler:
 
     name: ClassVar[str] = ""
 
-    def __init__(self, **settings: Any) -> None:
-        if not self.name:
+    def __init__(self, arguments: dict[str, Any] | None = None) -> None:
+        """``arguments`` are the local names of a schedule's own ``__init__``: what it was given."""
+        if not self.name or arguments is None:
             raise TypeError("LRScheduler is what the schedules have in common\nhint: make one of them")
+        settings = {name: value for name, value in arguments.items() if name not in ("self", "__class__")}
         self._settings: dict[str, Any] = {"name": self.name, **settings}
         self(0)  # refuses what makes no sense
 
@@ -70,15 +72,7 @@ class FactorScheduler(LRScheduler):
         warmup_begin_lr: float = 0.0,
         warmup_mode: str = "linear",
     ) -> None:
-        super().__init__(
-            step=step,
-            factor=factor,
-            stop_factor_lr=stop_factor_lr,
-            base_lr=base_lr,
-            warmup_steps=warmup_steps,
-            warmup_begin_lr=warmup_begin_lr,
-            warmup_mode=warmup_mode,
-        )
+        super().__init__(locals())
 
 
 class MultiFactorScheduler(LRScheduler):
@@ -95,14 +89,8 @@ class MultiFactorScheduler(LRScheduler):
         warmup_begin_lr: float = 0.0,
         warmup_mode: str = "linear",
     ) -> None:
-        super().__init__(
-            step=[int(each) for each in step],
-            factor=factor,
-            base_lr=base_lr,
-            warmup_steps=warmup_steps,
-            warmup_begin_lr=warmup_begin_lr,
-            warmup_mode=warmup_mode,
-        )
+        step = [int(each) for each in step]
+        super().__init__(locals())
 
 
 class PolyScheduler(LRScheduler):
@@ -120,15 +108,7 @@ class PolyScheduler(LRScheduler):
         warmup_begin_lr: float = 0.0,
         warmup_mode: str = "linear",
     ) -> None:
-        super().__init__(
-            max_update=max_update,
-            pwr=pwr,
-            final_lr=final_lr,
-            base_lr=base_lr,
-            warmup_steps=warmup_steps,
-            warmup_begin_lr=warmup_begin_lr,
-            warmup_mode=warmup_mode,
-        )
+        super().__init__(locals())
 
 
 class CosineScheduler(LRScheduler):
@@ -145,14 +125,7 @@ class CosineScheduler(LRScheduler):
         warmup_begin_lr: float = 0.0,
         warmup_mode: str = "linear",
     ) -> None:
-        super().__init__(
-            max_update=max_update,
-            final_lr=final_lr,
-            base_lr=base_lr,
-            warmup_steps=warmup_steps,
-            warmup_begin_lr=warmup_begin_lr,
-            warmup_mode=warmup_mode,
-        )
+        super().__init__(locals())
 
 
 _KINDS: dict[str, type[LRScheduler]] = {

@@ -10,9 +10,10 @@ Options and defaults are those of MXNet. An option that was read may be changed,
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, TypedDict, Unpack
+from typing import Any, ClassVar, dataclass_transform
 
 from syncline import _native
 from syncline._errors import ConfigurationError
@@ -57,34 +58,47 @@ __all__ = [
 Key = int | str
 
 
-class Common(TypedDict, total=False):
-    """Options that all optimizers have."""
+@dataclass_transform(kw_only_default=True)
+class _Described:
+    """A class whose annotated attributes are its options: by keyword, with MXNet's defaults, those of its bases too."""
 
-    wd: float
-    rescale_grad: float
-    clip_gradient: float | None
-    lr_scheduler: LRScheduler | None
-    begin_num_update: int
-    multi_precision: bool
-    lr_mult: Mapping[Key, float]
-    wd_mult: Mapping[Key, float]
-    param_idx2name: Mapping[int, str] | None
+    _described: ClassVar[dict[str, inspect.Parameter]] = {}
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        options = dict(cls._described)
+        for option, annotation in inspect.get_annotations(cls).items():
+            if option in cls.__dict__ and not annotation.startswith("ClassVar"):
+                keyword = inspect.Parameter.KEYWORD_ONLY
+                options[option] = inspect.Parameter(option, keyword, default=cls.__dict__[option], annotation=annotation)
+                delattr(cls, option)  # an optimizer's own value is looked up when it is asked for
+        cls._described = options
+        if "__init__" not in cls.__dict__:
+            cls.__signature__ = inspect.Signature(list(options.values()), return_annotation=None)
 
 
-class _Store(Protocol):
-    def _optimizer_changed(self, optimizer: Optimizer) -> None: ...
-
-
-class Optimizer:
+class Optimizer(_Described):
     """What all optimizers share: a name and options, each of which is an attribute.
 
-    ``learning_rate`` None takes the schedule's rate, or else the method's own. ``lr_mult`` and ``wd_mult`` are factors by
-    key. ``param_idx2name`` gives names to whole-number keys: those that end neither in ``_weight`` nor in ``_gamma`` then
-    have no weight decay, and multipliers by name reach them.
+    ``learning_rate`` None takes the schedule's rate, or else the method's own; it reads as the rate of the next update, as far
+    as this process knows, with a schedule as that of the first. ``lr_mult`` and ``wd_mult`` are factors by key.
+    ``param_idx2name`` gives names to whole-number keys: those that end neither in ``_weight`` nor in ``_gamma`` then have no
+    weight decay, and multipliers by name reach them.
     """
 
     name: ClassVar[str] = ""
-    _options: dict[str, Any]
+
+    learning_rate: float = None  # type: ignore[assignment]
+    wd: float = 0.0
+    rescale_grad: float = 1.0
+    clip_gradient: float | None = None
+    lr_scheduler: LRScheduler | None = None
+    begin_num_update: int = 0
+    multi_precision: bool = False
+    lr_mult: Mapping[Key, float] = {}  # noqa: RUF012
+    wd_mult: Mapping[Key, float] = {}  # noqa: RUF012
+    param_idx2name: Mapping[int, str] | None = None
 
     def __init__(self, **options: Any) -> None:
         if not self.name:
@@ -121,15 +135,6 @@ class Optimizer:
         """The learning rate after so many updates, before the multipliers of a key."""
         return _native.optimizer_rate(self.name, self._options, num_update)
 
-    @property
-    def learning_rate(self) -> float:
-        """The learning rate of the next update, as far as this process knows; with a schedule, that of the first."""
-        return self.rate(self._options["begin_num_update"])
-
-    @learning_rate.setter
-    def learning_rate(self, rate: float) -> None:
-        self.set_learning_rate(rate)
-
     def set_learning_rate(self, lr: float) -> None:
         """Changes the rate from now on, in the stores that have this optimizer too. Not with a schedule."""
         if self._options["lr_scheduler"] is not None:
@@ -163,6 +168,8 @@ class Optimizer:
         options = self.__dict__.get("_options", {})
         if option not in options:
             raise AttributeError(f"{type(self).__name__} has no option {option!r}")
+        if option == "learning_rate":
+            return self.rate(options["begin_num_update"])
         value = options[option]
         return _schedule_from_dict(value) if option == "lr_scheduler" and value is not None else value
 
@@ -204,15 +211,8 @@ class SGD(Optimizer):
 
     name = "sgd"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        momentum: float = 0.0,
-        lazy_update: bool = True,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(learning_rate=learning_rate, momentum=momentum, lazy_update=lazy_update, **common)
+    momentum: float = 0.0
+    lazy_update: bool = True
 
 
 class NAG(Optimizer):
@@ -220,10 +220,7 @@ class NAG(Optimizer):
 
     name = "nag"
 
-    def __init__(
-        self, *, learning_rate: float | None = None, momentum: float = 0.0, **common: Unpack[Common]
-    ) -> None:
-        super().__init__(learning_rate=learning_rate, momentum=momentum, **common)
+    momentum: float = 0.0
 
 
 class Signum(Optimizer):
@@ -231,15 +228,8 @@ class Signum(Optimizer):
 
     name = "signum"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        momentum: float = 0.9,
-        wd_lh: float = 0.0,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(learning_rate=learning_rate, momentum=momentum, wd_lh=wd_lh, **common)
+    momentum: float = 0.9
+    wd_lh: float = 0.0
 
 
 class FTML(Optimizer):
@@ -247,16 +237,9 @@ class FTML(Optimizer):
 
     name = "ftml"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        beta1: float = 0.6,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon, **common)
+    beta1: float = 0.6
+    beta2: float = 0.999
+    epsilon: float = 1e-8
 
 
 class DCASGD(Optimizer):
@@ -264,15 +247,8 @@ class DCASGD(Optimizer):
 
     name = "dcasgd"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        momentum: float = 0.0,
-        lamda: float = 0.04,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(learning_rate=learning_rate, momentum=momentum, lamda=lamda, **common)
+    momentum: float = 0.0
+    lamda: float = 0.04
 
 
 class SGLD(Optimizer):
@@ -280,8 +256,7 @@ class SGLD(Optimizer):
 
     name = "sgld"
 
-    def __init__(self, *, learning_rate: float | None = None, seed: int = 0, **common: Unpack[Common]) -> None:
-        super().__init__(learning_rate=learning_rate, seed=seed, **common)
+    seed: int = 0
 
 
 class Adam(Optimizer):
@@ -289,19 +264,10 @@ class Adam(Optimizer):
 
     name = "adam"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        lazy_update: bool = True,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(
-            learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon, lazy_update=lazy_update, **common
-        )
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    lazy_update: bool = True
 
 
 class AdamW(Optimizer):
@@ -309,19 +275,10 @@ class AdamW(Optimizer):
 
     name = "adamw"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        correct_bias: bool = True,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(
-            learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon, correct_bias=correct_bias, **common
-        )
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    correct_bias: bool = True
 
 
 class AdaGrad(Optimizer):
@@ -329,8 +286,7 @@ class AdaGrad(Optimizer):
 
     name = "adagrad"
 
-    def __init__(self, *, learning_rate: float | None = None, eps: float = 1e-7, **common: Unpack[Common]) -> None:
-        super().__init__(learning_rate=learning_rate, eps=eps, **common)
+    eps: float = 1e-7
 
 
 class RMSProp(Optimizer):
@@ -338,26 +294,11 @@ class RMSProp(Optimizer):
 
     name = "rmsprop"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        gamma1: float = 0.9,
-        gamma2: float = 0.9,
-        epsilon: float = 1e-8,
-        centered: bool = False,
-        clip_weights: float | None = None,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(
-            learning_rate=learning_rate,
-            gamma1=gamma1,
-            gamma2=gamma2,
-            epsilon=epsilon,
-            centered=centered,
-            clip_weights=clip_weights,
-            **common,
-        )
+    gamma1: float = 0.9
+    gamma2: float = 0.9
+    epsilon: float = 1e-8
+    centered: bool = False
+    clip_weights: float | None = None
 
 
 class AdaDelta(Optimizer):
@@ -365,8 +306,8 @@ class AdaDelta(Optimizer):
 
     name = "adadelta"
 
-    def __init__(self, *, rho: float = 0.9, epsilon: float = 1e-5, **common: Unpack[Common]) -> None:
-        super().__init__(rho=rho, epsilon=epsilon, **common)
+    rho: float = 0.9
+    epsilon: float = 1e-5
 
 
 class Ftrl(Optimizer):
@@ -374,15 +315,8 @@ class Ftrl(Optimizer):
 
     name = "ftrl"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        lamda1: float = 0.01,
-        beta: float = 1.0,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(learning_rate=learning_rate, lamda1=lamda1, beta=beta, **common)
+    lamda1: float = 0.01
+    beta: float = 1.0
 
 
 class Adamax(Optimizer):
@@ -390,15 +324,8 @@ class Adamax(Optimizer):
 
     name = "adamax"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(learning_rate=learning_rate, beta1=beta1, beta2=beta2, **common)
+    beta1: float = 0.9
+    beta2: float = 0.999
 
 
 class Nadam(Optimizer):
@@ -406,24 +333,10 @@ class Nadam(Optimizer):
 
     name = "nadam"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        schedule_decay: float = 0.004,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(
-            learning_rate=learning_rate,
-            beta1=beta1,
-            beta2=beta2,
-            epsilon=epsilon,
-            schedule_decay=schedule_decay,
-            **common,
-        )
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    schedule_decay: float = 0.004
 
 
 class LAMB(Optimizer):
@@ -431,28 +344,12 @@ class LAMB(Optimizer):
 
     name = "lamb"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-6,
-        lower_bound: float | None = None,
-        upper_bound: float | None = None,
-        bias_correction: bool = True,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(
-            learning_rate=learning_rate,
-            beta1=beta1,
-            beta2=beta2,
-            epsilon=epsilon,
-            lower_bound=lower_bound,
-            upper_bound=upper_bound,
-            bias_correction=bias_correction,
-            **common,
-        )
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-6
+    lower_bound: float | None = None
+    upper_bound: float | None = None
+    bias_correction: bool = True
 
 
 class LARS(Optimizer):
@@ -460,26 +357,11 @@ class LARS(Optimizer):
 
     name = "lars"
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | None = None,
-        momentum: float = 0.0,
-        lazy_update: bool = True,
-        eta: float = 0.001,
-        eps: float = 0.0,
-        momentum_correction: bool = True,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(
-            learning_rate=learning_rate,
-            momentum=momentum,
-            lazy_update=lazy_update,
-            eta=eta,
-            eps=eps,
-            momentum_correction=momentum_correction,
-            **common,
-        )
+    momentum: float = 0.0
+    lazy_update: bool = True
+    eta: float = 0.001
+    eps: float = 0.0
+    momentum_correction: bool = True
 
 
 class Test(Optimizer):
@@ -487,9 +369,6 @@ class Test(Optimizer):
 
     name = "test"
     __test__ = False  # pytest: not what it looks like
-
-    def __init__(self, **common: Unpack[Common]) -> None:
-        super().__init__(**common)
 
 
 class Custom(Optimizer):
@@ -508,10 +387,9 @@ class Custom(Optimizer):
         update: str,
         *,
         params: Mapping[str, float] | None = None,
-        learning_rate: float | None = None,
-        **common: Unpack[Common],
+        **common: Any,
     ) -> None:
-        super().__init__(update=update, params=params, learning_rate=learning_rate, **common)
+        super().__init__(update=update, params=params, **common)
 
 
 _KINDS: dict[str, type[Optimizer]] = {

@@ -34,7 +34,7 @@ impl KvStore {
     /// Queues pulls; the results are new arrays, in the order of the keys.
     pub fn pull_async(&self, keys: &[&Key], priority: i32, by: Deadline) -> Result<Pending<Tensor>, Error> {
         not_updating("pull")?;
-        let slots = keys.iter().map(|key| self.shared.slot("pull", key)).collect::<Result<Vec<_>, _>>()?;
+        let slots = keys.iter().map(|key| self.shared.slot("pull", key).cloned()).collect::<Result<Vec<_>, _>>()?;
         let pending = Pending::new("pull", slots.len());
         for (part, slot) in slots.into_iter().enumerate() {
             let (shared, promise, line) = (Arc::clone(&self.shared), pending.promise(part), Arc::clone(&slot.line));
@@ -52,7 +52,8 @@ impl KvStore {
         let pending = Pending::new(WHAT, wanted.len());
         for (part, (slot, ids)) in wanted.into_iter().enumerate() {
             let (shared, promise, line) = (Arc::clone(&self.shared), pending.promise(part), Arc::clone(&slot.line));
-            let work = move || promise.keep(slot.take_trouble().and_then(|()| shared.pull_sparse_now(&slot, ids, priority, shared.by())));
+            let work =
+                move || promise.keep(slot.take_trouble().and_then(|()| shared.pull_sparse_now(&slot, ids, Some(priority), shared.by())));
             self.shared.queue.submit(&line, priority, 0, by, work)?;
         }
         Ok(pending)

@@ -37,11 +37,9 @@ impl KvStore {
             }
             Home::Job(job) => job.make(&specs, site, by)?.into_iter().map(Held::Table).collect(),
         };
-        let mut keys = shared.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         for ((spec, _), held) in specs.into_iter().zip(held) {
-            keys.insert(spec.key.clone(), Arc::new(Slot::new(spec, held)));
+            shared.keys.insert(Arc::new(Slot::new(spec, held)));
         }
-        drop(keys);
         drop(reserved);
         Ok(())
     }
@@ -50,10 +48,13 @@ impl KvStore {
     /// replace it. Keys that stand twice are taken together.
     pub fn push(&self, pushes: &[Push<'_>], by: Deadline) -> Result<(), Error> {
         not_updating("push")?;
-        let compression = self.shared.compression();
-        for (slot, values) in self.shared.checked("push", pushes, compression)? {
-            self.shared.queue.pass(&slot.line, "push", by)?;
-            slot.push(&values, How { compression, priority: None, by })?;
+        let how = self.shared.how(None, by);
+        if let [push] = pushes {
+            let slot = self.shared.checked_push("push", push, how.compression)?;
+            return self.shared.push(slot, push.values, how);
+        }
+        for (slot, values) in self.shared.checked("push", pushes, how.compression)? {
+            self.shared.push(&slot, &values, how)?;
         }
         Ok(())
     }
@@ -64,6 +65,10 @@ impl KvStore {
     /// distributed one refuses.
     pub fn pull(&self, pulls: &mut [Pull<'_, '_>], ignore_sparse: bool, by: Deadline) -> Result<(), Error> {
         not_updating("pull")?;
+        if let [pull] = pulls {
+            let slot = self.shared.checked_pull("pull", pull, ignore_sparse)?;
+            return self.shared.pull(slot, pull.outputs, ignore_sparse, by);
+        }
         let slots = self.shared.checked_outputs("pull", pulls, ignore_sparse)?;
         for (slot, pull) in slots.iter().zip(pulls) {
             self.shared.pull(slot, pull.outputs, ignore_sparse, by)?;
@@ -75,7 +80,7 @@ impl KvStore {
     pub fn pull_new(&self, key: &Key, by: Deadline) -> Result<Tensor, Error> {
         not_updating("pull")?;
         let slot = self.shared.slot("pull", key)?;
-        self.shared.pull_whole(&slot, by)
+        self.shared.pull_whole(slot, by)
     }
 
     /// Pushes and pulls in one call. Keys to pull need not be those that are pushed.
@@ -135,12 +140,15 @@ impl KvStore {
             wanted.push((slot, ids));
         }
         for ((slot, ids), pull) in wanted.into_iter().zip(pulls) {
-            let values = self.shared.pull_rows(&slot, &ids, by)?;
-            for output in pull.outputs.iter_mut() {
-                if let Output::RowSparse(rows) = output {
-                    rows.set_rows(ids.clone(), values.clone());
-                }
-            }
+            let mut outputs = pull.outputs.iter_mut().filter_map(|output| match output {
+                Output::RowSparse(rows) => Some(rows),
+                Output::Dense(_) => None,
+            });
+            let Some(first) = outputs.next() else { continue };
+            self.shared.before_pull(&slot, by)?;
+            let how = self.shared.how(None, by);
+            first.fill(ids, |ids, room| slot.pull_rows(ids, room, how))?;
+            outputs.for_each(|output| output.clone_from(first));
         }
         Ok(())
     }
@@ -150,7 +158,8 @@ impl KvStore {
         const WHAT: &str = "row_sparse_pull";
         not_updating(WHAT)?;
         let (slot, ids) = self.shared.checked_rows(WHAT, key, ids)?;
-        self.shared.pull_sparse(&slot, ids, by)
+        self.shared.before_pull(&slot, by)?;
+        self.shared.pull_sparse_now(&slot, ids, None, by)
     }
 }
 
@@ -174,21 +183,36 @@ impl Shared {
     fn reserve(&self, pairs: &[(&Key, Value<'_>)]) -> Result<Reserved<'_>, Error> {
         let mut making = self.making();
         let names = making.names.or(pairs.first().map(|(key, _)| is_name(key)));
-        let slots = self.slots();
         for (place, (key, _)) in pairs.iter().enumerate() {
             self.check_kind("init", key, names)?;
-            if slots.contains_key(key) || making.under_way.contains(key) || pairs[..place].iter().any(|(other, _)| other == key) {
+            if self.keys.get(key).is_some() || making.under_way.contains(key) || pairs[..place].iter().any(|(other, _)| other == key) {
                 return Err(Error::Configuration { detail: format!("init: duplicate init of key {key}") });
             }
         }
-        drop(slots);
         making.names = names;
         let keys: Vec<Key> = pairs.iter().map(|(key, _)| (*key).clone()).collect();
         making.under_way.extend(keys.iter().cloned());
         Ok(Reserved { shared: self, keys })
     }
 
-    /// The pushes, each key once, with everything about them checked.
+    /// The key of a push, with everything about it checked.
+    fn checked_push(&self, operation: &str, push: &Push<'_>, compression: Option<Compression>) -> Result<&Arc<Slot>, Error> {
+        let slot = self.slot(operation, push.key)?;
+        for value in push.values {
+            slot.spec.check(operation, value.dtype(), value.shape())?;
+        }
+        if push.values.is_empty() {
+            let detail = format!("{operation}: key {}: there is no value", push.key);
+            return Err(Error::Configuration { detail });
+        }
+        if compression.is_some() {
+            compression::check(operation, &slot.spec, push.values.iter().all(|value| matches!(value, Value::Dense(_))))?;
+        }
+        slot.ready_to_push(operation)?;
+        Ok(slot)
+    }
+
+    /// The pushes, each key once, checked.
     pub(super) fn checked<'a>(
         &self,
         operation: &str,
@@ -198,48 +222,34 @@ impl Shared {
         let mut groups: Vec<Group<'a>> = Vec::with_capacity(pushes.len());
         let mut places: std::collections::HashMap<*const Slot, usize> = std::collections::HashMap::new();
         for push in pushes {
-            let slot = self.slot(operation, push.key)?;
-            for value in push.values {
-                slot.spec.check(operation, value.dtype(), value.shape())?;
-            }
-            if push.values.is_empty() {
-                let detail = format!("{operation}: key {}: there is no value", push.key);
-                return Err(Error::Configuration { detail });
-            }
-            if compression.is_some() {
-                compression::check(operation, &slot.spec, push.values.iter().all(|value| matches!(value, Value::Dense(_))))?;
-            }
-            slot.ready_to_push(operation)?;
-            if pushes.len() == 1 {
-                return Ok(vec![(slot, push.values.into())]);
-            }
-            match places.get(&Arc::as_ptr(&slot)) {
+            let slot = self.checked_push(operation, push, compression)?;
+            match places.get(&Arc::as_ptr(slot)) {
                 Some(place) => groups[*place].1.to_mut().extend_from_slice(push.values),
                 None => {
-                    places.insert(Arc::as_ptr(&slot), groups.len());
-                    groups.push((slot, push.values.into()));
+                    places.insert(Arc::as_ptr(slot), groups.len());
+                    groups.push((Arc::clone(slot), push.values.into()));
                 }
             }
         }
         Ok(groups)
     }
 
-    /// The keys of a pull, with all outputs checked.
-    fn checked_outputs(&self, operation: &str, pulls: &[Pull<'_, '_>], ignore_sparse: bool) -> Result<Vec<Arc<Slot>>, Error> {
-        let mut slots = Vec::with_capacity(pulls.len());
-        for pull in pulls {
-            let slot = self.slot(operation, pull.key)?;
-            for output in pull.outputs.iter() {
-                slot.spec.check(operation, output.dtype(), output.shape())?;
-                if self.kind.is_distributed() && !ignore_sparse && matches!(output, Output::RowSparse(_)) {
-                    let detail =
-                        format!("{operation}: key {}: a distributed store fills row-sparse outputs by row_sparse_pull only", pull.key);
-                    return Err(Error::Configuration { detail });
-                }
+    /// The key of a pull, with all its outputs checked.
+    fn checked_pull(&self, operation: &str, pull: &Pull<'_, '_>, ignore_sparse: bool) -> Result<&Arc<Slot>, Error> {
+        let slot = self.slot(operation, pull.key)?;
+        for output in pull.outputs.iter() {
+            slot.spec.check(operation, output.dtype(), output.shape())?;
+            if self.kind.is_distributed() && !ignore_sparse && matches!(output, Output::RowSparse(_)) {
+                let detail = format!("{operation}: key {}: a distributed store fills row-sparse outputs by row_sparse_pull only", pull.key);
+                return Err(Error::Configuration { detail });
             }
-            slots.push(slot);
         }
-        Ok(slots)
+        Ok(slot)
+    }
+
+    /// The keys of a pull, checked.
+    fn checked_outputs(&self, operation: &str, pulls: &[Pull<'_, '_>], ignore_sparse: bool) -> Result<Vec<&Arc<Slot>>, Error> {
+        pulls.iter().map(|pull| self.checked_pull(operation, pull, ignore_sparse)).collect()
     }
 
     /// The key, and its rows in order.
@@ -249,11 +259,17 @@ impl Shared {
             let detail = format!("{operation}: key {key} was not initialised with a row-sparse value\nhint: `pull` gets all of it");
             return Err(Error::Configuration { detail });
         }
-        check_rows(&format!("{operation}: key {key}"), ids, slot.spec.rows())?;
+        check_rows(|| format!("{operation}: key {key}"), ids, slot.spec.rows())?;
         let mut ids = ids.to_vec();
         ids.sort_unstable();
         ids.dedup();
-        Ok((slot, ids))
+        Ok((Arc::clone(slot), ids))
+    }
+
+    /// The values of one push, checked before, after all that is queued for their key.
+    fn push(&self, slot: &Slot, values: &[Value<'_>], how: How) -> Result<(), Error> {
+        self.queue.pass(&slot.line, "push", how.by)?;
+        slot.push(values, how)
     }
 
     /// What must have happened before a key is read.
@@ -312,21 +328,11 @@ impl Shared {
         Ok(tensor)
     }
 
-    fn pull_rows(&self, slot: &Slot, ids: &[i64], by: Deadline) -> Result<Vec<u8>, Error> {
-        self.before_pull(slot, by)?;
-        let mut values = vec![0; ids.len() * slot.spec.row_bytes()];
-        slot.pull_rows(ids, &mut values, self.how(None, by))?;
-        Ok(values)
-    }
-
-    fn pull_sparse(&self, slot: &Slot, ids: Vec<i64>, by: Deadline) -> Result<RowSparse, Error> {
-        let values = self.pull_rows(slot, &ids, by)?;
-        RowSparse::new(slot.spec.dtype, slot.spec.shape.dims(), ids, values)
-    }
-
-    pub(super) fn pull_sparse_now(&self, slot: &Slot, ids: Vec<i64>, priority: i32, by: Deadline) -> Result<RowSparse, Error> {
-        let mut values = vec![0; ids.len() * slot.spec.row_bytes()];
-        slot.pull_rows(&ids, &mut values, self.how(Some(priority), by))?;
-        RowSparse::new(slot.spec.dtype, slot.spec.shape.dims(), ids, values)
+    /// Without waiting for calls in the background, of which this may be one.
+    pub(super) fn pull_sparse_now(&self, slot: &Slot, ids: Vec<i64>, priority: Option<i32>, by: Deadline) -> Result<RowSparse, Error> {
+        let mut rows = RowSparse::empty(slot.spec.dtype, slot.spec.shape.dims())?;
+        let how = self.how(priority, by);
+        rows.fill(ids, |ids, room| slot.pull_rows(ids, room, how))?;
+        Ok(rows)
     }
 }

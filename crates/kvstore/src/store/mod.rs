@@ -7,18 +7,20 @@ mod saving;
 mod settings;
 mod together;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error};
-use syncline_optimizer::Key;
+use syncline_optimizer::{Key, Optimizer};
 
 use crate::compression::Compression;
 use crate::distributed::{Distributed, Member};
 use crate::memory::Rule;
 use crate::queue::Queue;
-use crate::slot::Slot;
+use crate::register::Register;
+use crate::slot::{Held, Slot};
 use crate::value::{Output, Value};
 use crate::{Kind, memory};
 
@@ -33,10 +35,12 @@ pub struct KvStore {
 struct Shared {
     kind: Kind,
     home: Home,
-    keys: RwLock<HashMap<Key, Arc<Slot>>>,
+    keys: Register,
     /// Keys whose init is under way, and which kind of key this store has.
     making: Mutex<Making>,
     compression: RwLock<Option<Compression>>,
+    /// Whether there is one: every call asks.
+    compresses: AtomicBool,
     queue: Queue,
     /// How patient calls in the background are.
     timeout: Duration,
@@ -128,9 +132,10 @@ impl KvStore {
         let shared = Shared {
             kind,
             home,
-            keys: RwLock::default(),
+            keys: Register::default(),
             making: Mutex::default(),
             compression: RwLock::default(),
+            compresses: AtomicBool::new(false),
             queue: Queue::default(),
             timeout,
         };
@@ -179,7 +184,7 @@ impl KvStore {
 
     /// The keys there are, in order.
     pub fn keys(&self) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.shared.slots().keys().cloned().collect();
+        let mut keys: Vec<Key> = self.shared.keys.slots().map(|slot| slot.spec.key.clone()).collect();
         keys.sort();
         keys
     }
@@ -201,26 +206,41 @@ impl KvStore {
 }
 
 impl Shared {
-    fn slots(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Key, Arc<Slot>>> {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn making(&self) -> MutexGuard<'_, Making> {
         self.making.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn compression(&self) -> Option<Compression> {
+        if !self.compresses.load(Relaxed) {
+            return None;
+        }
         *self.compression.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The key's place, or why there is none.
-    fn slot(&self, operation: &str, key: &Key) -> Result<Arc<Slot>, Error> {
-        if let Some(slot) = self.slots().get(key) {
-            return Ok(Arc::clone(slot));
+    #[inline]
+    fn slot(&self, operation: &str, key: &Key) -> Result<&Arc<Slot>, Error> {
+        match self.keys.get(key) {
+            Some(slot) => Ok(slot),
+            None => Err(self.no_slot(operation, key)),
         }
-        self.check_kind(operation, key, self.making().names)?;
+    }
+
+    #[cold]
+    fn no_slot(&self, operation: &str, key: &Key) -> Error {
+        if let Err(mixed) = self.check_kind(operation, key, self.making().names) {
+            return mixed;
+        }
         let detail = format!("key {key} doesn't exist. Did you init?");
-        Err(Error::UnknownKey { operation: operation.into(), detail })
+        Error::UnknownKey { operation: operation.into(), detail }
+    }
+
+    /// Refuses an optimizer that one of the keys could not follow.
+    fn check_optimizer(&self, operation: &str, optimizer: &Optimizer) -> Result<(), Error> {
+        self.keys.slots().try_for_each(|slot| match &slot.held {
+            Held::Table(table) => table.ready_for(operation, optimizer),
+            Held::Memory { .. } => Ok(()),
+        })
     }
 
     /// Numbers and names do not mix in one store.
@@ -243,6 +263,6 @@ fn is_name(key: &Key) -> bool {
 
 impl std::fmt::Debug for KvStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KvStore({}, {} keys)", self.shared.kind.name(), self.shared.slots().len())
+        write!(f, "KvStore({}, {} keys)", self.shared.kind.name(), self.shared.keys.slots().count())
     }
 }

@@ -65,7 +65,7 @@ impl KvStore {
                     rule.set_optimizer(optimizer.clone());
                 }
                 rule.set_progress(Progress { num_update: reader.about.num_update });
-                for slot in self.shared.slots().values() {
+                for slot in self.shared.keys.slots() {
                     if let Held::Memory { key, .. } = &slot.held {
                         key.clear_states();
                     }
@@ -93,7 +93,7 @@ pub(super) fn no_optimizer(operation: &str) -> Error {
 impl Shared {
     /// All keys, in order.
     pub(super) fn sorted(&self) -> Vec<Arc<Slot>> {
-        let mut slots: Vec<Arc<Slot>> = self.slots().values().cloned().collect();
+        let mut slots: Vec<Arc<Slot>> = self.keys.slots().cloned().collect();
         slots.sort_by(|a, b| a.spec.key.cmp(&b.spec.key));
         slots
     }
@@ -119,7 +119,7 @@ impl Shared {
         for saved in &reader.about.keys {
             let slot = self.slot(reader.operation(), &saved.key)?;
             check_key(reader, saved, &slot.spec, &optimizer)?;
-            found.push((slot, saved));
+            found.push((Arc::clone(slot), saved));
         }
         Ok((optimizer, found))
     }

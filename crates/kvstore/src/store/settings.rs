@@ -1,6 +1,7 @@
 //! What a store does with pushes: updater, optimizer, compression, and what servers are told of it.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
 
 use syncline_cluster::{Deadline, Error};
 use syncline_optimizer::{Optimizer, OptimizerError};
@@ -38,7 +39,10 @@ impl KvStore {
                 rule.set_optimizer(optimizer);
                 Ok(())
             }
-            Home::Job(job) => job.set_optimizer(optimizer, by),
+            Home::Job(job) => {
+                self.shared.check_optimizer("set_optimizer", &optimizer)?;
+                job.set_optimizer(optimizer, by)
+            }
         }
     }
 
@@ -84,6 +88,7 @@ impl KvStore {
             return Err(Error::Configuration { detail });
         }
         *self.shared.compression.write().unwrap_or_else(PoisonError::into_inner) = Some(compression);
+        self.shared.compresses.store(true, Relaxed);
         Ok(())
     }
 }

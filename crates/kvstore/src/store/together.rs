@@ -153,6 +153,7 @@ impl<'a> Together<'a> {
                     .map(|slot| found.iter().find(|(other, _)| Arc::ptr_eq(slot, other)).map(|(_, saved)| (*saved).clone()))
                     .collect();
                 // Anew also without another optimizer: keys that the file does not have begin as if it had just been set.
+                shared.check_optimizer(self.what, &optimizer)?;
                 self.job.begin_anew(&optimizer, self.by)?;
                 Ok(Some((reader, optimizer, saved)))
             }

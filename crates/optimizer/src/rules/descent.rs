@@ -4,19 +4,19 @@ use super::{Common, Gradient, Rule, Scaled, States};
 use crate::real::Real;
 
 #[derive(Clone, Copy)]
-pub(crate) struct Sgd<W> {
+pub(crate) struct Sgd<W, const CLIPS: bool> {
     decay: W,
-    step: Scaled<W>,
+    step: Scaled<W, CLIPS>,
 }
 
-impl<W: Real> Sgd<W> {
-    pub(crate) fn new(common: &Common) -> Sgd<W> {
+impl<W: Real, const CLIPS: bool> Sgd<W, CLIPS> {
+    pub(crate) fn new(common: &Common) -> Sgd<W, CLIPS> {
         let lr = W::of(common.lr);
         Sgd { decay: lr * W::of(common.wd), step: Scaled::new(common, lr) }
     }
 }
 
-impl<W: Real> Rule<W> for Sgd<W> {
+impl<W: Real, const CLIPS: bool> Rule<W> for Sgd<W, CLIPS> {
     const STATES: usize = 0;
     #[inline(always)]
     fn apply(self, w: W, g: W, states: States<W>) -> (W, States<W>) {
@@ -26,19 +26,19 @@ impl<W: Real> Rule<W> for Sgd<W> {
 
 /// Plain descent as MXNet has it for rows and for NAG without momentum: the decay is one factor.
 #[derive(Clone, Copy)]
-pub(crate) struct SgdKept<W> {
+pub(crate) struct SgdKept<W, const CLIPS: bool> {
     kept: W,
-    step: Scaled<W>,
+    step: Scaled<W, CLIPS>,
 }
 
-impl<W: Real> SgdKept<W> {
-    pub(crate) fn new(common: &Common) -> SgdKept<W> {
+impl<W: Real, const CLIPS: bool> SgdKept<W, CLIPS> {
+    pub(crate) fn new(common: &Common) -> SgdKept<W, CLIPS> {
         let lr = W::of(common.lr);
         SgdKept { kept: W::ONE - lr * W::of(common.wd), step: Scaled::new(common, lr) }
     }
 }
 
-impl<W: Real> Rule<W> for SgdKept<W> {
+impl<W: Real, const CLIPS: bool> Rule<W> for SgdKept<W, CLIPS> {
     const STATES: usize = 0;
     #[inline(always)]
     fn apply(self, w: W, g: W, states: States<W>) -> (W, States<W>) {
@@ -47,20 +47,20 @@ impl<W: Real> Rule<W> for SgdKept<W> {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct SgdMomentum<W> {
+pub(crate) struct SgdMomentum<W, const CLIPS: bool> {
     momentum: W,
     decay: W,
-    step: Scaled<W>,
+    step: Scaled<W, CLIPS>,
 }
 
-impl<W: Real> SgdMomentum<W> {
-    pub(crate) fn new(common: &Common, momentum: f64) -> SgdMomentum<W> {
+impl<W: Real, const CLIPS: bool> SgdMomentum<W, CLIPS> {
+    pub(crate) fn new(common: &Common, momentum: f64) -> SgdMomentum<W, CLIPS> {
         let lr = W::of(common.lr);
         SgdMomentum { momentum: W::of(momentum), decay: lr * W::of(common.wd), step: Scaled::new(common, lr) }
     }
 }
 
-impl<W: Real> Rule<W> for SgdMomentum<W> {
+impl<W: Real, const CLIPS: bool> Rule<W> for SgdMomentum<W, CLIPS> {
     const STATES: usize = 1;
     #[inline(always)]
     fn apply(self, w: W, g: W, [m, ..]: States<W>) -> (W, States<W>) {
@@ -117,16 +117,16 @@ impl<W: Real> Rule<W> for SignSgd<W> {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Signum<W> {
+pub(crate) struct Signum<W, const CLIPS: bool> {
     momentum: W,
     decay: W,
-    step: Scaled<W>,
+    step: Scaled<W, CLIPS>,
     kept: W,
     lr: W,
 }
 
-impl<W: Real> Signum<W> {
-    pub(crate) fn new(common: &Common, momentum: f64, wd_lh: f64) -> Signum<W> {
+impl<W: Real, const CLIPS: bool> Signum<W, CLIPS> {
+    pub(crate) fn new(common: &Common, momentum: f64, wd_lh: f64) -> Signum<W, CLIPS> {
         let (momentum, lr) = (W::of(momentum), W::of(common.lr));
         let present = W::ONE - momentum;
         let kept = W::ONE - lr * W::of(wd_lh);
@@ -134,7 +134,7 @@ impl<W: Real> Signum<W> {
     }
 }
 
-impl<W: Real> Rule<W> for Signum<W> {
+impl<W: Real, const CLIPS: bool> Rule<W> for Signum<W, CLIPS> {
     const STATES: usize = 1;
     #[inline(always)]
     fn apply(self, w: W, g: W, [m, ..]: States<W>) -> (W, States<W>) {

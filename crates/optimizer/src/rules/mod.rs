@@ -35,6 +35,13 @@ pub(crate) struct Common {
     pub(crate) count: u64,
 }
 
+impl Common {
+    /// Whether gradients are clipped.
+    pub(crate) fn clips(&self) -> bool {
+        self.clip.is_finite()
+    }
+}
+
 /// A gradient that is scaled, then clipped; `decayed` adds the weight decay in between.
 #[derive(Clone, Copy)]
 pub(super) struct Gradient<W> {
@@ -60,17 +67,20 @@ impl<W: Real> Gradient<W> {
 }
 
 /// A gradient times a factor. MXNet multiplies factor and scale first where nothing is clipped, and the gradient then.
+///
+/// Whether anything is clipped is known once per step and not asked for each number: the loop without it has half as many instructions.
 #[derive(Clone, Copy)]
-pub(super) struct Scaled<W> {
+pub(super) struct Scaled<W, const CLIPS: bool> {
     before: W,
     bound: W,
     after: W,
 }
 
-impl<W: Real> Scaled<W> {
-    pub(super) fn new(common: &Common, factor: W) -> Scaled<W> {
+impl<W: Real, const CLIPS: bool> Scaled<W, CLIPS> {
+    pub(super) fn new(common: &Common, factor: W) -> Scaled<W, CLIPS> {
+        debug_assert_eq!(CLIPS, common.clips());
         let rescale = W::of(common.rescale);
-        if common.clip.is_finite() {
+        if CLIPS {
             Scaled { before: rescale, bound: W::of(common.clip), after: factor }
         } else {
             Scaled { before: W::ONE, bound: W::of(f64::INFINITY), after: factor * rescale }
@@ -79,6 +89,6 @@ impl<W: Real> Scaled<W> {
 
     #[inline(always)]
     pub(super) fn of(self, g: W) -> W {
-        self.after * (self.before * g).clipped(self.bound)
+        self.after * if CLIPS { (self.before * g).clipped(self.bound) } else { g }
     }
 }

@@ -21,7 +21,7 @@ use crate::noise::Noise;
 use crate::optimizer::wide;
 use crate::real::Real;
 use crate::rules::{self, Common, Rule};
-use crate::walk::{CHUNK, Numbers, bytes_of, walk};
+use crate::walk::{CHUNK, Numbers, bytes_of, walk, walk_from};
 pub(crate) use resolve::resolve;
 
 /// The master copy, and the states of an expression or the three of any other method.
@@ -128,6 +128,37 @@ impl Step {
         let count = self.check(&block)?;
         self.check_len("the gradient", count * block.grad_dtype.size(), block.grad.len())?;
         self.run(level, block)
+    }
+
+    /// [`apply`](Self::apply) to weights that stand elsewhere: `block.weight` gets what becomes of `old`. States are changed in place.
+    pub fn apply_from(&self, old: &[u8], block: Block<'_, '_>) -> Result<(), OptimizerError> {
+        let (level, count) = (simd_level(), self.check(&block)?);
+        self.check_len("the gradient", count * block.grad_dtype.size(), block.grad.len())?;
+        self.check_len("the old weight", block.weight.len(), old.len())?;
+        if block.grad_dtype == block.dtype {
+            let stepped = match block.dtype {
+                DType::F32 => self.run_from::<f32>(level, old, block.weight, block.grad),
+                DType::F64 => self.run_from::<f64>(level, old, block.weight, block.grad),
+                _ => false,
+            };
+            if stepped {
+                return Ok(());
+            }
+        }
+        block.weight.copy_from_slice(old);
+        self.run(level, block)
+    }
+
+    /// Plain descent, which most small steps are, without a copy of the weights first; false for other rules.
+    fn run_from<W: Real>(&self, level: SimdLevel, old: &[u8], new: &mut [u8], grad: &[u8]) -> bool {
+        let common = &self.common;
+        match (&self.kernel, common.clips()) {
+            (Kernel::Sgd, false) => walk_from::<W, _>(level, rules::Sgd::<W, false>::new(common), old, new, grad),
+            (Kernel::Sgd, true) => walk_from::<W, _>(level, rules::Sgd::<W, true>::new(common), old, new, grad),
+            (Kernel::SgdKept, false) => walk_from::<W, _>(level, rules::SgdKept::<W, false>::new(common), old, new, grad),
+            (Kernel::SgdKept, true) => walk_from::<W, _>(level, rules::SgdKept::<W, true>::new(common), old, new, grad),
+            _ => false,
+        }
     }
 
     /// Changes the weights and states of some rows of a block; `block.at` is where its first row begins.
@@ -268,13 +299,22 @@ impl Step {
         };
         let numbers = Numbers { dtype, weight, grad_dtype, grad, master, states };
         let common = &self.common;
+        /// A rule that has a loop with clipping and one without.
+        macro_rules! by_clipping {
+            ($Rule:ident($($argument:expr),*)) => {
+                match common.clips() {
+                    true => by::<W, _>(level, rules::$Rule::<W, true>::new(common $(, $argument)*), numbers),
+                    false => by::<W, _>(level, rules::$Rule::<W, false>::new(common $(, $argument)*), numbers),
+                }
+            };
+        }
         match &self.kernel {
-            Kernel::Sgd => by::<W, _>(level, rules::Sgd::new(common), numbers),
-            Kernel::SgdKept => by::<W, _>(level, rules::SgdKept::new(common), numbers),
-            Kernel::SgdMomentum { momentum } => by::<W, _>(level, rules::SgdMomentum::new(common, *momentum), numbers),
+            Kernel::Sgd => by_clipping!(Sgd()),
+            Kernel::SgdKept => by_clipping!(SgdKept()),
+            Kernel::SgdMomentum { momentum } => by_clipping!(SgdMomentum(*momentum)),
             Kernel::Nag { momentum } => by::<W, _>(level, rules::Nag::new(common, *momentum), numbers),
             Kernel::SignSgd => by::<W, _>(level, rules::SignSgd::new(common), numbers),
-            Kernel::Signum { momentum, wd_lh } => by::<W, _>(level, rules::Signum::new(common, *momentum, *wd_lh), numbers),
+            Kernel::Signum { momentum, wd_lh } => by_clipping!(Signum(*momentum, *wd_lh)),
             Kernel::Ftml { betas, epsilon } => by::<W, _>(level, rules::Ftml::new(common, *betas, *epsilon), numbers),
             Kernel::Dcasgd { lamda, momentum } if *momentum == 0.0 => by::<W, _>(level, rules::Dcasgd::new(common, *lamda), numbers),
             Kernel::Dcasgd { lamda, momentum } => by::<W, _>(level, rules::DcasgdMomentum::new(common, *lamda, *momentum), numbers),
@@ -302,8 +342,8 @@ impl Step {
             Kernel::Lamb { betas, epsilon, bias_correction, .. } => {
                 by::<W, _>(level, rules::Lamb::new(common, *betas, *epsilon, *bias_correction), numbers)
             }
-            Kernel::Lars { momentum, .. } if *momentum == 0.0 => by::<W, _>(level, rules::Sgd::new(common), numbers),
-            Kernel::Lars { momentum, .. } => by::<W, _>(level, rules::SgdMomentum::new(common, *momentum), numbers),
+            Kernel::Lars { momentum, .. } if *momentum == 0.0 => by_clipping!(Sgd()),
+            Kernel::Lars { momentum, .. } => by_clipping!(SgdMomentum(*momentum)),
             Kernel::Test => by::<W, _>(level, rules::Test::new(common), numbers),
             Kernel::Custom { program } => Ok(program.run::<W>(level, common, numbers)?),
         }

@@ -322,3 +322,48 @@ fn random_programs_do_what_the_model_does() {
         }
     }
 }
+
+/// LAMB and LARS step in proportion to norms of the whole array: a key that would be cut lives in one place if its optimizer was known when it was made.
+#[test]
+fn optimizers_that_follow_norms_step_alike_wherever_keys_live() {
+    let gradient = |worker: u32, round: i32| {
+        let numbers: Vec<f32> = (0..4200).map(|at| ((at * 7 + worker as i32 * 31 + round * 13) % 101) as f32 / 50.0 - 1.0).collect();
+        Tensor::from_slice(&BIG, &numbers).expect("sound")
+    };
+    for name in ["lamb", "lars"] {
+        let optimizer = || Optimizer::create(name, &[("learning_rate", 0.1.into()), ("wd", 0.01.into())]).expect("known");
+        everywhere(|session, worker, workers| {
+            let store = session.kvstore("dist_sync").expect("a store");
+            store.set_optimizer(optimizer()).expect("set");
+            let alone = KvStore::local("local").expect("a store");
+            alone.set_optimizer(optimizer()).expect("set");
+            for store in [&store, &alone] {
+                store.init("w", &gradient(9, 9)).expect("new");
+            }
+            for round in 1..=ROUNDS {
+                store.push("w", &gradient(worker, round)).expect("pushed");
+                let all: Vec<Tensor> = (0..workers).map(|other| gradient(other, round)).collect();
+                alone.push_values("w", &all.iter().map(Value::from).collect::<Vec<_>>()).expect("pushed");
+                let (found, expected) = (store.pull("w").expect("there"), alone.pull("w").expect("there"));
+                assert_eq!(found.bytes(), expected.bytes(), "{name}, round {round} of {workers} workers");
+            }
+        });
+    }
+}
+
+#[test]
+fn an_optimizer_that_a_split_key_cannot_follow_is_refused_before_anything_happens() {
+    in_manner(Manner { workers: 2, servers: 3, transport: "tcp" }, |session, _, _| {
+        let store = session.kvstore("dist_async").expect("a store");
+        store.set_optimizer(doubling()).expect("set");
+        store.init("w", &filled(&BIG, 1.0f32)).expect("new");
+        let lamb = Optimizer::create("lamb", &[]).expect("known");
+        let why = refusal(store.set_optimizer(lamb));
+        assert!(why.contains("set_optimizer: optimizer `lamb`") && why.contains("key w is split over 3 servers"), "{why}");
+        assert!(why.contains("before the key is made"), "{why}");
+        session.barrier().expect("all live");
+        store.push("w", &filled(&BIG, 1.0f32)).expect("the optimizer before it stands");
+        store.barrier().expect("all live");
+        assert_eq!(all_of(&store.pull("w").expect("there")), 5.0);
+    });
+}

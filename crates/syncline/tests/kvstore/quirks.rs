@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use syncline::kvstore::{Decay, Key, KvStore, Optimizer, OptionValue, Output, Pull, RowPull, RowSparse, Schedule, Value, wait_one};
-use syncline::{Deadline, ErrorKind, Session, f16};
+use syncline::kvstore::{
+    Decay, Key, KvStore, Optimizer, OptionValue, Output, Pull, RowPull, RowSparse, Schedule, Shape, Tensor, Value, wait_one,
+};
+use syncline::{DType, Deadline, ErrorKind, Session, f16};
 
 use crate::jobs::{Manner, by, job, job_with, together};
 use crate::{all_of, filled, numbers, refusal, rows_of};
@@ -125,6 +127,31 @@ fn k7_keys_have_sixty_four_bits() {
             assert_eq!(all_of(&store.pull(key).expect("there")), number as f32);
         }
     });
+}
+
+/// More bytes than a signed 32-bit count can tell, in shared memory and over a link.
+#[test]
+#[ignore = "takes 9 GB of memory: cargo test -p syncline --test kvstore k7_a_key_of_more_than_two_gib -- --ignored"]
+fn k7_a_key_of_more_than_two_gib() {
+    const BYTES: usize = (1 << 31) + (1 << 20) + 7;
+    let marked = |number: u8| {
+        let mut value = Tensor::zeros(DType::U8, Shape::new(&[BYTES]).expect("it fits"));
+        for at in [0, 1 << 30, (1 << 31) - 1, 1 << 31, BYTES - 1] {
+            value.bytes_mut()[at] = number;
+        }
+        value
+    };
+    for manner in [together(1), Manner { workers: 1, servers: 1, transport: "tcp" }] {
+        job_with(manner, &[("SYNCLINE_TIMEOUT", "120")], |session| {
+            let store = store(session, "dist_sync");
+            store.init("large", &marked(1)).expect("new");
+            for number in [2, 3] {
+                store.push("large", &marked(number)).expect("pushed");
+                let pulled = store.pull("large").expect("there");
+                assert!(pulled.bytes() == marked(number).bytes(), "{manner:?}: round {number}");
+            }
+        });
+    }
 }
 
 #[test]

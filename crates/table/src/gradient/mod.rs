@@ -49,6 +49,8 @@ pub(crate) struct Gradient {
     key: Key,
     dtype: DType,
     family: u32,
+    /// On how many hosts the table's values live.
+    hosts: usize,
     /// The rules that were used last, the newest first.
     known: Mutex<Vec<Arc<Rule>>>,
     /// The state of the key after the last async add that was resolved here, and its generation.
@@ -67,13 +69,14 @@ struct Steady {
 }
 
 impl Gradient {
-    pub(crate) fn new(board: Bulletin, spec: &Spec) -> Gradient {
+    pub(crate) fn new(board: Bulletin, spec: &Spec, hosts: usize) -> Gradient {
         let (key, dtype, family) = (spec.key(), spec.dtype(), spec.family());
         Gradient {
             board,
             key,
             dtype,
             family,
+            hosts,
             known: Mutex::default(),
             last: Mutex::default(),
             agreed: AtomicU64::new(0),

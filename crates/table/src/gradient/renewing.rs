@@ -48,6 +48,11 @@ impl Table {
         self.inner.accepts_adds()
     }
 
+    /// Refuses an optimizer that this table could not follow: LAMB and LARS where it is split over hosts.
+    pub fn accepts_optimizer(&self, optimizer: &Optimizer) -> Result<(), Error> {
+        self.inner.gradient.as_ref().map_or(Ok(()), |gradient| gradient.check_optimizer(optimizer))
+    }
+
     /// Returns when all that this worker added is applied; in sync mode that needs the others' rounds.
     pub fn settle(&self, by: Deadline) -> Result<(), Error> {
         self.inner.settle(by)

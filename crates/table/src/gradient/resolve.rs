@@ -162,6 +162,23 @@ impl Gradient {
         }
     }
 
+    /// Why a rule that follows norms of the whole array does not work here.
+    #[cold]
+    fn split_norms(&self, optimizer: &str) -> Error {
+        let hosts = self.hosts;
+        Error::Configuration {
+            detail: format!(
+                "optimizer `{optimizer}` follows norms of the whole array, and key {} is split over {hosts} servers\nhint: set the optimizer before the key is made, or let larger arrays live whole (MXNET_KVSTORE_BIGARRAY_BOUND)",
+                self.key
+            ),
+        }
+    }
+
+    /// Refuses an optimizer that this table could not follow.
+    pub(crate) fn check_optimizer(&self, optimizer: &Optimizer) -> Result<(), Error> {
+        if optimizer.needs_norms() && self.hosts > 1 { Err(self.split_norms(optimizer.method.name())) } else { Ok(()) }
+    }
+
     /// Refuses an add that nothing could be done with, at its caller.
     pub(crate) fn check(&self, sync: bool) -> Result<(), Error> {
         let newest = self.board.newest().to_word();
@@ -173,6 +190,9 @@ impl Gradient {
             return Err(Error::Configuration {
                 detail: "an asynchronous gradient needs an optimizer, and none was set\nhint: set the optimizer before the first push, or use a synchronous store".into(),
             });
+        }
+        if rule.needs_norms() && self.hosts > 1 {
+            return Err(self.split_norms(rule.optimizer.as_ref().map_or("", |optimizer| optimizer.method.name())));
         }
         self.agreed.store(rule.number.to_word(), Relaxed);
         Ok(())

@@ -57,7 +57,7 @@ impl Rule {
 
     /// Whether it may have to measure the whole array first.
     pub(crate) fn needs_norms(&self) -> bool {
-        self.optimizer.as_ref().is_some_and(|optimizer| matches!(optimizer.method, Method::Lamb { .. } | Method::Lars { .. }))
+        self.optimizer.as_ref().is_some_and(Optimizer::needs_norms)
     }
 
     /// Whether every update makes the same step.

@@ -303,6 +303,14 @@ impl LocalShare {
             return;
         };
         let at = self.place.rows.start * self.cols + elements.start;
+        if let [_] = resolved.rule.touched[..] {
+            hold.change_values(elements.clone(), progress, |old, new| {
+                let done = step.apply_from(old, Block { dtype: self.dtype, at, weight: &mut *new, grad_dtype, grad, states: &mut [] });
+                assert!(done.is_ok(), "a step on {}: {done:?}", self.dtype);
+                finish(old, new);
+            });
+            return;
+        }
         hold.rewrite(elements.clone(), &resolved.rule.touched, progress, |old, values, states| {
             let done = step.apply(Block { dtype: self.dtype, at, weight: &mut *values, grad_dtype, grad, states });
             assert!(done.is_ok(), "a step on {}: {done:?}", self.dtype);

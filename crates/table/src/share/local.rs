@@ -82,6 +82,11 @@ impl Place {
     }
 }
 
+/// Bytes of the lanes whose memory is taken when a store is made. Those of states, which may never be used, do not make a table large.
+pub(crate) fn bytes_ahead(layout: &Layout) -> usize {
+    layout.lanes[..layout.ahead].iter().sum::<usize>() * layout.elements as usize
+}
+
 /// A share in shared memory.
 pub(crate) struct LocalShare {
     pub(crate) place: Place,
@@ -119,7 +124,7 @@ impl LocalShare {
         let dtype = place.spec.dtype();
         let workers = place.workers.len();
         let gradient = place.board.clone().filter(|_| place.spec.updater == Updater::Gradient);
-        let gradient = gradient.map(|board| Gradient::new(board, &place.spec));
+        let gradient = gradient.map(|board| Gradient::new(board, &place.spec, 1));
         let block = ((BLOCK / dtype.size()) as u64).min(block_elements(&widest));
         LocalShare {
             dtype,
@@ -416,7 +421,7 @@ impl LocalShare {
 
     /// Maps a share that is not larger than this and whose memory is reserved, so that no later access stops for a page.
     pub(crate) fn map_ahead(&self, most: usize) {
-        if self.store.layout().bytes() <= most {
+        if bytes_ahead(self.store.layout()) <= most {
             self.store.populate();
         }
     }

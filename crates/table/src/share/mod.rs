@@ -20,7 +20,7 @@ use syncline_tensor::DType;
 use crate::AddOptions;
 pub(crate) use apply::Add;
 pub(crate) use emit::Emit;
-pub(crate) use local::{LocalShare, Place, lanes};
+pub(crate) use local::{LocalShare, Place, bytes_ahead, lanes};
 pub(crate) use rounds::{Steps, all_done};
 
 /// Which rows. Ids are table-wide.

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::setting::{Setting, What};
 use super::sizes;
-use super::table::What;
 use crate::print;
+use peer::Peer;
 use point::Point;
 pub(crate) use point::{RankOptions, run_rank};
 use row::Row;
@@ -88,28 +89,34 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let points = points(options)?;
     let python = options.python.clone().or_else(|| std::env::var_os("SYNCLINE_ORACLE_PYTHON").map(PathBuf::from));
-    let python = python.unwrap_or_else(|| "python3".into());
+    let peer = options.peers.then(|| Peer::find(python.unwrap_or_else(|| "python3".into()))).transpose();
+    let peer = peer.unwrap_or_else(|reason| {
+        eprintln!("skipped: {reason}");
+        None
+    });
     if !options.json {
         print::line(format!("# push and pull on this host, {} runs of {} s each; see --help", options.runs, options.secs));
         Row::head().iter().for_each(print::line);
     }
     let (mut wrong, mut told) = (0, Vec::new());
     for point in points {
-        let mut rows = vec![point.measure()?];
+        let mut tell = |row: Row| {
+            print::line(row.printed(options.json));
+            wrong += row.figures.wrong;
+        };
+        tell(point.measure()?);
         // MXNet knows none of our transports: once beside the first of ours is enough.
-        if options.peers && point.transport == options.transport[0] {
-            match peer::measure(&point, &python) {
-                Ok(row) => rows.push(row),
+        if let Some(peer) = &peer
+            && point.setting.transport == options.transport[0]
+        {
+            match peer.measure(&point) {
+                Ok(row) => tell(row),
                 Err(reason) if told.contains(&reason) => {}
                 Err(reason) => {
                     eprintln!("skipped: {reason}");
                     told.push(reason);
                 }
             }
-        }
-        for row in rows {
-            print::line(row.printed(options.json));
-            wrong += row.wrong;
         }
     }
     if wrong == 0 { Ok(()) } else { Err(format!("{wrong} wrong values")) }
@@ -119,9 +126,6 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 fn points(options: &Options) -> Result<Vec<Point>, String> {
     let mut points = Vec::new();
     for transport in &options.transport {
-        if !["shm", "unix", "tcp", "noise"].contains(&transport.as_str()) {
-            return Err(format!("there is no transport {transport} for stores; choose among shm, unix, tcp, noise"));
-        }
         for (what, kind, code) in options
             .what
             .iter()
@@ -134,19 +138,10 @@ fn points(options: &Options) -> Result<Vec<Point>, String> {
                 options.servers.iter().flat_map(move |servers| options.workers.iter().map(move |workers| (update, *servers, *workers)))
             }) {
                 for &size in &options.sizes {
-                    let point = Point {
-                        what,
-                        kind: kind.clone(),
-                        code: code.clone(),
-                        optimizer: optimizer.clone(),
-                        size,
-                        workers,
-                        servers,
-                        transport: transport.clone(),
-                        rows: options.rows as usize,
-                        secs: options.secs,
-                        runs: options.runs.max(1),
-                    };
+                    let (rows, transport) = (options.rows as usize, transport.clone());
+                    let (secs, runs) = (options.secs, options.runs.max(1));
+                    let setting = Setting { what, size, workers, servers, transport, rows, secs, runs };
+                    let point = Point { setting, kind: kind.clone(), code: code.clone(), optimizer: optimizer.clone() };
                     points.push(point.checked()?);
                 }
             }

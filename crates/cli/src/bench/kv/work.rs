@@ -39,7 +39,8 @@ pub(crate) struct KeyWorker<'s> {
     shape: Vec<usize>,
     gradient: Vec<f32>,
     fetched: Vec<f32>,
-    rows: Option<(RandomRows, RowSparse)>,
+    /// Which rows, the gradient of them, and what was fetched.
+    rows: Option<(RandomRows, RowSparse, RowSparse)>,
     pushes: u64,
 }
 
@@ -55,15 +56,15 @@ impl<'s> KeyWorker<'s> {
         let (shape, moved, rows) = match scene.load {
             Load::Dense { bytes } => (vec![bytes / 4], bytes / 4, None),
             Load::Rows { rows, cols, batch } => {
-                let out = RowSparse::empty(DType::F32, &[rows, cols])?;
-                (vec![rows, cols], batch * cols, Some((RandomRows::new(session.rank(), rows, batch, false), out)))
+                let none = RowSparse::empty(DType::F32, &[rows, cols])?;
+                (vec![rows, cols], batch * cols, Some((RandomRows::new(session.rank(), rows, batch, false), none.clone(), none)))
             }
         };
         match &rows {
             None => {
                 store.init("values", &Tensor::zeros(DType::F32, syncline::kvstore::Shape::new(&shape).expect("a size that was checked")))?
             }
-            Some((_, empty)) => store.init("values", empty)?,
+            Some((_, _, empty)) => store.init("values", empty)?,
         }
         let optimizer = match scene.optimizer.as_str() {
             "add" => Optimizer::create("sgd", &[("learning_rate", (-1.0).into())]),
@@ -75,7 +76,21 @@ impl<'s> KeyWorker<'s> {
         }
         session.barrier()?;
         let fetched = if rows.is_some() { Vec::new() } else { vec![1.0; moved] };
-        Ok(KeyWorker { session, store, key, scene, shape, gradient: vec![1.0; moved], fetched, rows, pushes: 0 })
+        let worker = KeyWorker { session, store, key, scene, shape, gradient: vec![1.0; moved], fetched, rows, pushes: 0 };
+        if let (Load::Rows { rows, .. }, Some(0)) = (worker.scene.load, session.worker_id()) {
+            // As for a table: what was in use for a while has all its pages, and a few random rows would not have fetched them.
+            worker.each_block(rows, |_| ())?;
+        }
+        Ok(worker)
+    }
+
+    /// Pulls all rows, some at a time.
+    fn each_block(&self, rows: usize, mut look: impl FnMut(&RowSparse)) -> Result<(), Error> {
+        for first in (0..rows).step_by(BLOCK_ROWS) {
+            let ids: Vec<i64> = (first..rows.min(first + BLOCK_ROWS)).map(|row| row as i64).collect();
+            look(&self.store.row_sparse_pull("values", &ids)?);
+        }
+        Ok(())
     }
 
     /// Loops for `secs`; where workers wait for each other they make the same number of rounds.
@@ -120,11 +135,11 @@ impl<'s> KeyWorker<'s> {
                 store.pull(&mut [Pull { key: &self.key, outputs: &mut [output] }], true, by)?;
                 Ok((before, Instant::now()))
             }
-            Some((random, fetched)) => {
+            Some((random, rows, fetched)) => {
                 random.draw();
                 let before = Instant::now();
-                let rows = RowSparse::of(&self.shape, random.drawn.clone(), &self.gradient)?;
-                store.push(&[Push { key: &self.key, values: &[Value::RowSparse(&rows)] }], by)?;
+                rows.assign(&random.drawn, &self.gradient)?;
+                store.push(&[Push { key: &self.key, values: &[Value::RowSparse(rows)] }], by)?;
                 let outputs = &mut [Output::RowSparse(fetched)];
                 store.row_sparse_pull(&mut [RowPull { key: &self.key, ids: rows.indices(), outputs }], by)?;
                 Ok((before, Instant::now()))
@@ -148,16 +163,8 @@ impl<'s> KeyWorker<'s> {
             }
             (Load::Rows { rows, batch, .. }, true) if self.session.worker_id() == Some(0) => {
                 let mut sum = 0.0;
-                for first in (0..rows).step_by(BLOCK_ROWS) {
-                    let ids: Vec<i64> = (first..rows.min(first + BLOCK_ROWS)).map(|row| row as i64).collect();
-                    let found = self.store.row_sparse_pull("values", &ids)?;
-                    let width = found.row_bytes();
-                    sum += found
-                        .values()
-                        .chunks_exact(width)
-                        .map(|row| f64::from(f32::from_ne_bytes([row[0], row[1], row[2], row[3]])))
-                        .sum::<f64>();
-                }
+                let first_of = |row: &[u8]| f64::from(f32::from_ne_bytes([row[0], row[1], row[2], row[3]]));
+                self.each_block(rows, |found| sum += found.values().chunks_exact(found.row_bytes()).map(first_of).sum::<f64>())?;
                 u64::from(sum != (total * batch as u64) as f64)
             }
             (Load::Rows { .. }, true) => 0,

@@ -12,10 +12,11 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::consistency::Mode;
+use super::setting::{Setting, What};
 use super::sizes;
 use crate::print;
 use point::Point;
-pub(crate) use point::{RankOptions, What, run_rank};
+pub(crate) use point::{RankOptions, run_rank};
 use row::Row;
 
 const COLUMNS: &str = "\
@@ -97,7 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if let Some(file) = &options.plot {
         std::fs::write(file, plot::draw(&rows)).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     }
-    match rows.iter().map(|row| row.wrong).sum() {
+    match rows.iter().map(|row| row.figures.wrong).sum() {
         0u64 => Ok(()),
         wrong => Err(format!("{wrong} wrong values")),
     }
@@ -107,19 +108,16 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 fn points(options: &Options) -> Result<Vec<Point>, String> {
     let mut points = Vec::new();
     for transport in &options.transport {
-        if !["shm", "unix", "tcp", "noise"].contains(&transport.as_str()) {
-            return Err(format!("there is no transport {transport} for tables; choose among shm, unix, tcp, noise"));
-        }
         for &what in &options.what {
             for &mode in &options.mode {
                 for &servers in &options.servers {
                     for &workers in &options.workers {
                         for &size in &options.sizes {
                             let rows = options.rows as usize;
-                            let (secs, runs) = (options.secs, options.runs.max(1));
-                            points.push(
-                                Point { what, size, workers, servers, mode, transport: transport.clone(), rows, secs, runs }.checked()?,
-                            );
+                            let (transport, secs, runs) = (transport.clone(), options.secs, options.runs.max(1));
+                            let setting = Setting { what, size, workers, servers, transport, rows, secs, runs };
+                            setting.check("tables")?;
+                            points.push(Point { setting, mode });
                         }
                     }
                 }

@@ -18,7 +18,7 @@ pub(super) fn draw(rows: &[Row]) -> String {
                 lines.push(Line {
                     look: format!("stroke=\"{color}\" stroke-dasharray=\"{}\"", dash(&modes, mode)),
                     dots: Some((*color).into()),
-                    points: of_crew.map(|row| (row.size, row.busbw_gb_per_s)).collect(),
+                    points: of_crew.map(|row| (row.size, row.figures.busbw_gb_per_s)).collect(),
                 });
             }
         }
@@ -69,6 +69,7 @@ fn dash(modes: &[String], mode: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::loops::Figures;
 
     fn row(what: &str, workers: u32, mode: &str, size: usize, busbw_gb_per_s: f64) -> Row {
         Row {
@@ -78,16 +79,9 @@ mod tests {
             mode: mode.into(),
             transport: "shm".into(),
             size,
-            time_us: 1.0,
-            p99_us: 1.0,
-            loops_per_s: 1.0,
-            slowest: 1.0,
-            fastest: 1.0,
-            algbw_gb_per_s: 1.0,
-            busbw_gb_per_s,
+            figures: Figures { busbw_gb_per_s, ..Figures::of(size, &[]) },
             limit_gb_per_s: 2.0 * busbw_gb_per_s,
             of_limit: 0.5,
-            wrong: 0,
         }
     }
 
