@@ -179,32 +179,41 @@ pub(crate) fn claim(estate: &Estate, record: &Record) {
     if let Some((block, _)) = record.block() {
         estate.adopt(block);
     }
+    if record.flags & WITH_OBJECTS != 0 {
+        estate.claim_objects(record);
+    }
 }
 
 /// Lends the value of a record that was taken, where it lies.
 #[inline]
 pub(crate) fn lend<T>(family: &Family, record: &Record, operation: &'static str, look: impl FnOnce(&Value<'_>) -> T) -> Result<T, Error> {
-    if record.flags & !WITH_BLOCK != 0 {
-        return received(family, record, false, operation).map(|incoming| look(&incoming.value));
+    match record.flags {
+        0 => lent(record, operation).map(|value| look(&value)),
+        WITH_BLOCK => lend_block(family, record, operation, look),
+        _ => received(family, record, false, operation).map(|incoming| look(&incoming.value)),
     }
+}
+
+fn lend_block<T>(family: &Family, record: &Record, operation: &'static str, look: impl FnOnce(&Value<'_>) -> T) -> Result<T, Error> {
     let damaged = |detail: String| Error::Damaged { operation, detail };
-    let meta_len = record.meta_words as usize * 8;
-    let block;
-    let (meta, payload) = match record.block() {
-        Some((name, len)) => {
-            block = family
-                .estate()
-                .received(name, len)
-                .ok_or_else(|| damaged(format!("a record speaks of block {name:x} with {len} bytes")))?;
-            let bytes: &[u8] = block.as_ref();
-            let start = meta_len.next_multiple_of(ALIGNMENT);
-            bytes.get(..meta_len).zip(bytes.get(start..))
-        }
-        None => record.body().split_at_checked(meta_len),
-    }
-    .ok_or_else(|| damaged(format!("a record with {meta_len} bytes of meta is too short")))?;
+    let (name, len) = record.block().unwrap_or_default();
+    let block =
+        family.estate().received(name, len).ok_or_else(|| damaged(format!("a record speaks of block {name:x} with {len} bytes")))?;
+    let (bytes, meta_len): (&[u8], _) = (block.as_ref(), record.meta_words as usize * 8);
+    let parts = bytes.get(..meta_len).zip(bytes.get(meta_len.next_multiple_of(ALIGNMENT)..));
+    let (meta, payload) = parts.ok_or_else(|| damaged(format!("{meta_len} bytes of meta in a block of {len}")))?;
     let value = Value::decode_local(meta, payload, &Limits::default()).map_err(|error| damaged(error.to_string()))?;
     Ok(look(&value))
+}
+
+/// The value of a record that holds all of it, where it lies.
+#[inline]
+pub(crate) fn lent<'r>(record: &'r Record, operation: &'static str) -> Result<Value<'r>, Error> {
+    let damaged = |detail: String| Error::Damaged { operation, detail };
+    let meta_len = record.meta_words as usize * 8;
+    let parts = record.bytes.split_at_checked(meta_len);
+    let (meta, payload) = parts.ok_or_else(|| damaged(format!("a record with {meta_len} bytes of meta is too short")))?;
+    Value::decode_local(meta, payload, &Limits::default()).map_err(|error| damaged(error.to_string()))
 }
 
 /// Turns a record that was taken into a value. With `keep`, the record stays in its queue and goes on naming its objects.
@@ -241,6 +250,7 @@ pub(crate) fn received(family: &Family, record: &Record, keep: bool, operation: 
     if record.flags & WITH_OBJECTS != 0 {
         objects.extend(record.objects());
         let held: Vec<Arc<Held>> = objects.iter().filter_map(|object| estate.hold(*object).ok()).collect();
+        estate.objects_arrived(&objects);
         value.visit_handles(&mut |handle| {
             let keeper = held.iter().find(|held| held.number() == handle.object && handle.family == family.id());
             handle.keeper = keeper.map(|held| Arc::clone(held) as _);
