@@ -38,6 +38,11 @@ pub const WITH_BLOCK: u8 = 1;
 pub const WITH_OBJECTS: u8 = 2;
 
 impl Record {
+    /// One that was not filled yet.
+    pub const fn empty() -> Record {
+        Record { flags: 0, meta_words: 0, bytes: Vec::new(), number: 0, cell: 0 }
+    }
+
     /// The block it speaks of, and how many bytes of that.
     pub fn block(&self) -> Option<(u64, u64)> {
         (self.flags & WITH_BLOCK != 0).then(|| (self.word(0), self.word(8)))

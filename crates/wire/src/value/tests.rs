@@ -221,6 +221,16 @@ fn the_pieces_of_a_plain_value_are_its_encoding() {
         let encoded = value.encode_local(Vec::new(), &Limits::default()).unwrap();
         assert_eq!(plain.pieces().concat(), encoded.meta(), "{value:?}");
         assert_eq!(plain.len(), encoded.meta().len());
+        let (whole, quick) = (Value::decode_local(encoded.meta(), &[], &Limits::default()).unwrap(), Value::decode_plain(encoded.meta()));
+        assert!(quick.is_none_or(|quick| quick == whole), "{value:?}");
+        // What is no encoding is left to the decoder that says why.
+        let longer = [encoded.meta(), &[0; 8]].concat();
+        let mut spoilt = encoded.meta().to_vec();
+        *spoilt.last_mut().unwrap() ^= 0x80;
+        for wrong in [&longer[..], &encoded.meta()[..encoded.meta().len() - 1], &spoilt, &[]] {
+            let quick = Value::decode_plain(wrong);
+            assert!(quick.is_none() || quick == Value::decode_local(wrong, &[], &Limits::default()).ok(), "{value:?}, {wrong:?}");
+        }
     }
     assert!(Value::from("t".repeat(1024)).plain_meta().is_none() && Value::List(Vec::new()).plain_meta().is_none());
 }
