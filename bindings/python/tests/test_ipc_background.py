@@ -48,6 +48,7 @@ def die() -> None:
 
 @EITHER
 def test_a_task_gives_all_its_results_once(processes: bool) -> None:
+    """T14: the call is get_result, as documented."""
     task = ipc.BackgroundTask(several, processes=processes)
     assert task.get_result() == ("done!", 42, True)
     assert task.get_result() is None

@@ -99,6 +99,7 @@ def test_statuses_are_torch_ipcs() -> None:
 
 
 def test_items_come_in_order_and_none_is_an_item() -> None:
+    """T18: nothing and None are told apart."""
     channel = ipc.channel()
     assert channel.write(10, None) == OPEN
     assert channel.num_items() == 2
@@ -141,6 +142,7 @@ def test_ten_blocked_readers_are_woken_by_close(processes: bool) -> None:
 
 @EITHER
 def test_one_write_of_many_items_wakes_as_many_readers(processes: bool) -> None:
+    """T5."""
     channel = ipc.channel()
     done = ipc.channel()
     readers = ipc.map(4, relay, channel, done, processes=processes)
@@ -244,6 +246,7 @@ def test_arrays_of_any_kind_and_layout(processes: bool) -> None:
 
 
 def test_a_received_array_is_the_readers_own_and_lies_in_shared_memory() -> None:
+    """T17: what was sent is not shared with its writer."""
     channel = ipc.channel()
     sent = np.arange(1 << 16, dtype=np.float32)
     channel.write(sent)
@@ -258,6 +261,7 @@ def test_a_received_array_is_the_readers_own_and_lies_in_shared_memory() -> None
 
 
 def test_a_list_that_contains_itself_arrives_as_such() -> None:
+    """T17: cycles are found, not followed for ever."""
     channel = ipc.channel()
     circle: list[Any] = [1]
     circle.append(circle)
@@ -303,6 +307,7 @@ def test_a_channel_given_to_a_process_of_multiprocessing(method: str) -> None:
 
 
 def test_a_forked_child_is_told_that_it_has_no_part(stage: Stage) -> None:
+    """T16."""
     ended = stage.run(
         """
         import os
@@ -330,6 +335,7 @@ def test_a_forked_child_is_told_that_it_has_no_part(stage: Stage) -> None:
 
 
 def test_a_full_channel_holds_its_writers_back() -> None:
+    """T18: back-pressure."""
     channel = ipc.channel(capacity=2)
     assert channel.capacity == 2
     channel.write(1, 2)
@@ -346,6 +352,7 @@ def test_a_full_channel_holds_its_writers_back() -> None:
 
 
 def test_waits_end_by_timeout_and_by_ctrl_c() -> None:
+    """T18: time-outs."""
     channel = ipc.channel()
     with pytest.raises(sl.Timeout, match="item in the channel"):
         channel.read(timeout=0.02)
@@ -362,6 +369,7 @@ def test_waits_end_by_timeout_and_by_ctrl_c() -> None:
 
 
 def test_select_takes_from_whichever_has_something() -> None:
+    """T18: select."""
     first, second = ipc.channel(), ipc.channel()
     second.write("b")
     assert ipc.select([first, second]) == (second, OPEN, "b")

@@ -164,6 +164,7 @@ def test_check_errors_raises_while_the_others_still_run(processes: bool, tmp_pat
 
 @EITHER
 def test_join_reports_every_error(processes: bool) -> None:
+    """T13: not only the last one."""
     with pytest.raises(ipc.MapError, match="6 of 8 failed") as caught:
         ipc.map(8, fail_often, processes=processes).join()
     assert [type(error) for error in caught.value.errors] == [ValueError, KeyError] * 3
@@ -245,6 +246,7 @@ def test_what_cannot_be_mapped_is_refused() -> None:
 
 
 def test_fork_is_refused_while_other_threads_run() -> None:
+    """T16."""
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)
     thread.start()
@@ -275,6 +277,7 @@ def test_a_map_inside_a_map() -> None:
 
 
 def test_a_map_that_nobody_joined_ends_with_the_program(stage: Stage) -> None:
+    """T13: it leaks nothing."""
     ended = stage.run(
         """
         import os, time
@@ -412,3 +415,41 @@ def test_a_pooled_map_goes_on_while_nobody_waits() -> None:
         assert time.monotonic() < by, mapped.statistics()
         time.sleep(0.01)
     assert mapped.join() == list(range(1, 301))
+
+
+def test_the_next_map_uses_the_same_processes_unless_it_could_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = set(ipc.map(20, process_of, processes=2).join())
+    mapped = ipc.map(20, process_of, processes=2)
+    assert set(mapped.join()) <= first | {each["pid"] for each in mapped.statistics()}
+    assert {each["pid"] for each in mapped.statistics()} >= first
+    assert sum(each["tasks"] for each in mapped.statistics()) == 20
+    # Another folder is seen, and so are other processes.
+    monkeypatch.chdir(tmp_path)
+    assert set(ipc.map(4, folder, processes=2).join()) == {str(tmp_path)}
+    assert not first & set(ipc.map(20, process_of, processes=2).join())
+    monkeypatch.setenv("SEEN_BY_WORKERS", "yes")
+    assert first.isdisjoint(ipc.map(20, process_of, processes=2).join())
+    # A map whose worker died leaves nothing behind for the next one.
+    with pytest.raises(sl.PeerLost):
+        ipc.map(4, die, processes=2).join()
+    assert ipc.map(4, number, processes=2).join() == [1, 2, 3, 4]
+
+
+def test_workers_that_rest_too_long_go_home_and_others_take_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    from syncline.ipc import _crew, _job
+
+    made = _crew.ProcessCrew(2)
+    resting = made.workers[0]
+    resting.tasks.close()  # as a worker does that goes home
+    job = _job.Job(6, number, ())
+    made.submit(job)
+    for _ in _crew.until(lambda: job.over, made, 20):
+        pass
+    assert [job.results[each] for each in range(1, 7)] == [1, 2, 3, 4, 5, 6]
+    made.end()
+
+
+def folder(_: int) -> str:
+    return os.getcwd()

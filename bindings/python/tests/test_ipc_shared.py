@@ -141,6 +141,7 @@ def test_workers_give_back_what_they_are_told(processes: bool) -> None:
 
 @EITHER
 def test_named_queues_are_made_once(processes: bool) -> None:
+    """T11: named queues are counted like all others."""
     name = f"test {os.getpid()} {time.monotonic_ns()}"
     queue, creator = ipc.workqueue(name)
     again, second = ipc.workqueue(name, 16384)
@@ -159,6 +160,7 @@ def named_after(_: ipc.Channel, name: str, id: int) -> bool:
 
 @EITHER
 def test_drain_waits_for_items_in_progress(processes: bool, tmp_path: Path) -> None:
+    """T7."""
     queue, _ = ipc.workqueue()
     gate = tmp_path / "gate"
     workers = ipc.map(2, finish_late, queue, str(gate), processes=processes)
@@ -326,6 +328,7 @@ def test_two_barriers_and_a_locked_fill(processes: bool) -> None:
 
 @EITHER
 def test_nobody_passes_a_barrier_early(processes: bool) -> None:
+    """T6."""
     mutex, log = ipc.mutex(), ipc.channel()
     ipc.map(4, pass_barriers, mutex, log, 50, 4, processes=processes).join(timeout=60)
     log.close()
@@ -439,6 +442,7 @@ def test_nested_tables_are_shared_and_nested_dicts_are_copies() -> None:
 
 @EITHER
 def test_marshalled_once_read_many_times(processes: bool) -> None:
+    """T12: read many times, an array has many owners."""
     value = ipc.marshal({"weights": np.ones(5000), "f": top_level, "t": (1, 2)})
     first, second = value.read(), value.read()
     assert np.array_equal(first["weights"], second["weights"]) and first["t"] == (1, 2)

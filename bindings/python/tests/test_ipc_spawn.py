@@ -53,6 +53,7 @@ def test_numbers_become_arguments_and_a_dict_the_environment() -> None:
 
 @pytest.mark.parametrize(("name", "number"), [("TERM", signal.SIGTERM), ("KILL", signal.SIGKILL)])
 def test_a_signalled_child_counts_as_zero_and_tells_its_signal(name: str, number: int) -> None:
+    """T15: the signal is told, and the old call still says 0."""
     child = ipc.spawn(file="sleep", args=[100])
     assert child.running()
     assert child.wait(name) == 0
@@ -62,6 +63,7 @@ def test_a_signalled_child_counts_as_zero_and_tells_its_signal(name: str, number
 
 
 def test_the_exit_code_is_the_programs_own() -> None:
+    """T15: and not the last errno."""
     child = ipc.spawn(file="sh", args=["-c", "exit 7"])
     assert (child.wait(), child.exit_code, child.exit_signal) == (7, 7, None)
     assert ipc.spawn(file="cat", args=["/no/such/file"]).wait() != 0
@@ -124,6 +126,7 @@ def test_a_waiting_read_lets_other_threads_run_and_hears_ctrl_c() -> None:
 
 
 def test_flock_keeps_others_out_until_it_is_closed(tmp_path: Path) -> None:
+    """T14: locks are tested, and what is tested exists."""
     file = tmp_path / "lock"
     assert ipc.flock(file, True) is None
     assert not file.exists()

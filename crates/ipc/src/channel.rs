@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use syncline_shm::estate::{Held, KIND_CHANNEL};
-use syncline_shm::queue::{Parcel, Pushed, Queue, QueueError};
+use syncline_shm::queue::{Parcel, Pushed, Queue, QueueError, Record, WITH_OBJECTS};
 use syncline_shm::wait::WaitError;
 use syncline_wire::{Handle, HandleKind, Value};
 
@@ -102,15 +102,23 @@ impl Channel {
     pub fn write(&self, value: &Value<'_>, by: Deadline) -> Result<Status, Error> {
         const OPERATION: &str = "channel write";
         self.family.check(OPERATION)?;
-        let mut outgoing = Outgoing::new(&self.family, value, None, OPERATION)?;
         let estate = self.family.estate();
-        let pushed = outgoing.with_parcel(|parcel| {
+        let push = |parcel: Parcel<'_>| {
             let look = || {
                 estate.look_around();
                 true
             };
             self.queue.push_all(&[parcel], estate.hand_by(by), &look)
-        });
+        };
+        if let Some(plain) = value.plain_meta() {
+            let pushed = push(Parcel { flags: 0, meta_words: (plain.len() / 8) as u32, pieces: &plain.pieces() });
+            return match pushed.map_err(|error| Error::of_queue(OPERATION, error, "room in the channel", by.waited()))? {
+                Pushed::Some(_) => Ok(Status::Open),
+                Pushed::Closed => Ok(self.status_of_closed()),
+            };
+        }
+        let mut outgoing = Outgoing::new(&self.family, value, None, OPERATION)?;
+        let pushed = outgoing.with_parcel(push);
         match pushed.map_err(|error| Error::of_queue(OPERATION, error, "room in the channel", by.waited()))? {
             Pushed::Some(_) => {
                 outgoing.sent();
@@ -118,6 +126,33 @@ impl Channel {
             }
             Pushed::Closed => Ok(self.status_of_closed()),
         }
+    }
+
+    /// Writes an item if there is room for it: `None` when there is none. Never waits but for another writer's microseconds.
+    pub fn try_write(&self, value: &Value<'_>) -> Result<Option<Status>, Error> {
+        const OPERATION: &str = "channel write";
+        self.family.check(OPERATION)?;
+        let hand = self.family.estate().hand_by(Deadline::never());
+        let push = |parcel: Parcel<'_>| {
+            let pushed = self.queue.push(&[parcel], hand);
+            pushed.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))
+        };
+        let pushed = match value.plain_meta() {
+            Some(plain) => push(Parcel { flags: 0, meta_words: (plain.len() / 8) as u32, pieces: &plain.pieces() })?,
+            None => {
+                let mut outgoing = Outgoing::new(&self.family, value, None, OPERATION)?;
+                let pushed = outgoing.with_parcel(push)?;
+                if let Pushed::Some(1..) = pushed {
+                    outgoing.sent();
+                }
+                pushed
+            }
+        };
+        Ok(match pushed {
+            Pushed::Some(0) => None,
+            Pushed::Some(_) => Some(Status::Open),
+            Pushed::Closed => Some(self.status_of_closed()),
+        })
     }
 
     /// Writes each value as an item of its own, together: as many readers are woken. Waits for room if there is a capacity.
@@ -146,12 +181,20 @@ impl Channel {
     /// Takes the oldest item if there is one.
     #[inline]
     pub fn try_read(&self) -> Result<Read, Error> {
+        let (status, item) = self.try_read_with(|value| value.into_owned())?;
+        Ok(Read { status, item })
+    }
+
+    /// Takes the oldest item if there is one and gives it to `look`: text and bytes of small items where they lie, which saves
+    /// whoever makes something else of them a copy. Tensors of large ones are shared and may be kept ([`TensorValue::shared`](crate::TensorValue::shared)).
+    #[inline]
+    pub fn try_read_with<T>(&self, look: impl FnOnce(Value<'_>) -> T) -> Result<(Status, Option<T>), Error> {
         const OPERATION: &str = "channel read";
         if self.queue.is_leased() {
             return Ok(match self.try_lease()? {
-                Taken::Item(item) => Read { status: self.status_with_item(), item: Some(item.into_value()?) },
-                Taken::Nothing => Read { status: Status::Open, item: None },
-                Taken::Over => Read { status: Status::Drained, item: None },
+                Taken::Item(item) => (self.status_with_item(), Some(look(item.into_value()?))),
+                Taken::Nothing => (Status::Open, None),
+                Taken::Over => (Status::Drained, None),
             });
         }
         self.family.check(OPERATION)?;
@@ -161,7 +204,8 @@ impl Channel {
         let item = passing::with_record(|record| {
             let popped = self.queue.pop(record, &|record| passing::claim(estate, record), estate.hand_by(Deadline::never()));
             match popped.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))? {
-                true => passing::received(&self.family, record, false, OPERATION).map(|incoming| Some(incoming.value)),
+                true if record.flags == 0 => passing::lent(record, OPERATION).map(|value| Some(look(value))),
+                true => passing::received(&self.family, record, false, OPERATION).map(|incoming| Some(look(incoming.value))),
                 false => Ok(None),
             }
         })?;
@@ -170,7 +214,7 @@ impl Channel {
             (None, false) => Status::Open,
             (None, true) => Status::Drained,
         };
-        Ok(Read { status, item })
+        Ok((status, item))
     }
 
     /// Takes the oldest item and lends it to `look`, without a copy of its own for text and bytes; waits for one while the
@@ -218,13 +262,24 @@ impl Channel {
             let closed = self.queue.is_closed();
             let mut failed = None;
             if items.is_empty() && !self.queue.is_leased() {
-                let each = &mut |record: &mut syncline_shm::queue::Record| match passing::received(&self.family, record, false, OPERATION) {
-                    Ok(incoming) => items.push(incoming.value),
-                    Err(error) => failed = Some(error),
+                // Objects are held under the directory's latch, which nobody waits for while it has a queue's.
+                let mut naming: Vec<(usize, Record)> = Vec::new();
+                let each = &mut |record: &mut Record| {
+                    if record.flags & WITH_OBJECTS != 0 {
+                        naming.push((items.len(), std::mem::take(record)));
+                        return items.push(Value::Nil);
+                    }
+                    match passing::received(&self.family, record, false, OPERATION) {
+                        Ok(incoming) => items.push(incoming.value),
+                        Err(error) => failed = Some(error),
+                    }
                 };
-                let claim = |record: &syncline_shm::queue::Record| passing::claim(estate, record);
+                let claim = |record: &Record| passing::claim(estate, record);
                 passing::with_record(|record| self.queue.pop_many(most.max(1), record, &claim, each, estate.hand_by(Deadline::never())))
                     .map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))?;
+                for (index, record) in naming {
+                    items[index] = passing::received(&self.family, &record, false, OPERATION)?.value;
+                }
             }
             if let Some(error) = failed {
                 return Err(error);
@@ -257,6 +312,13 @@ impl Channel {
             return Err(Error::Configuration { operation: OPERATION, detail: "the channel was made without leases".to_owned() });
         }
         Item::take(&self.family, &self.held, &self.queue, None, OPERATION)
+    }
+
+    /// Waits until there may be an item, or the channel is closed; somebody else may take it before the caller does.
+    pub fn wait_for_item(&self, by: Deadline) -> Result<(), Error> {
+        const OPERATION: &str = "channel read";
+        self.family.check(OPERATION)?;
+        self.wait(OPERATION, by)
     }
 
     fn wait(&self, operation: &'static str, by: Deadline) -> Result<(), Error> {

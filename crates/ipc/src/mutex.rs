@@ -92,6 +92,7 @@ impl Mutex {
         self.inner.barrier(number, by).map_err(|error| match error {
             BarrierError::Number { .. } => Error::Configuration { operation: OPERATION, detail: error.to_string() },
             BarrierError::Wait { cause: WaitError::Interrupted, .. } => Error::Interrupted { operation: OPERATION, waited: by.waited() },
+            BarrierError::Memory(error) => Error::of_estate(OPERATION, error),
             BarrierError::Wait { arrived, of, .. } => Error::Timeout {
                 operation: OPERATION,
                 waited_for: format!("{} more of {of} at the barrier", of - arrived.min(of)),

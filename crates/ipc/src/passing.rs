@@ -22,8 +22,9 @@ const WITH_ID: u8 = 4;
 const ALIGNMENT: usize = syncline_wire::value::ALIGNMENT;
 
 thread_local! {
-    /// Buffers that each thread keeps: metas of values, and the record it reads.
-    static SCRATCH: RefCell<(Vec<u8>, Record)> = RefCell::default();
+    /// Buffers that each thread keeps: for metas of values that it writes, and for the record it reads.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static RECORD: RefCell<Record> = const { RefCell::new(Record::empty()) };
 }
 
 /// A value laid out for a queue. Until it is [`sent`](Outgoing::sent) it owns its block, and counts as naming its objects.
@@ -39,7 +40,7 @@ pub(crate) struct Outgoing<'v> {
 
 impl<'v> Outgoing<'v> {
     pub(crate) fn new(family: &'v Family, value: &'v Value<'_>, id: Option<u64>, operation: &'static str) -> Result<Outgoing<'v>, Error> {
-        let scratch = SCRATCH.with(|scratch| std::mem::take(&mut scratch.borrow_mut().0));
+        let scratch = SCRATCH.take();
         let encoded = value.encode_local(scratch, &Limits::default()).map_err(|cause| Error::Unsendable { operation, cause })?;
         let mut outgoing = Outgoing { family, encoded, prefix: Vec::new(), flags: 0, block: None, named: Vec::new(), sent: false };
         let encoded = &outgoing.encoded;
@@ -152,7 +153,7 @@ impl Drop for Outgoing<'_> {
             }
         }
         let encoded = std::mem::take(&mut self.encoded);
-        SCRATCH.with(|scratch| scratch.borrow_mut().0 = encoded.into_meta());
+        SCRATCH.set(encoded.into_meta());
     }
 }
 
@@ -165,13 +166,19 @@ pub(crate) struct Incoming {
     pub(crate) objects: Vec<u64>,
 }
 
-/// Lends this thread's record.
+/// Lends this thread's record; another one to whoever reads from inside of a read.
+#[inline]
 pub(crate) fn with_record<T>(take: impl FnOnce(&mut Record) -> T) -> T {
-    let mut record = SCRATCH.with(|scratch| std::mem::take(&mut scratch.borrow_mut().1));
-    let result = take(&mut record);
-    record.bytes.shrink_to(MOST_INLINE);
-    SCRATCH.with(|scratch| scratch.borrow_mut().1 = record);
-    result
+    RECORD.with(|kept| match kept.try_borrow_mut() {
+        Ok(mut record) => {
+            let result = take(&mut record);
+            if record.bytes.capacity() > 2 * MOST_INLINE {
+                record.bytes.shrink_to(MOST_INLINE);
+            }
+            result
+        }
+        Err(_) => take(&mut Record::default()),
+    })
 }
 
 /// What a reader does before a record is its own: from then on the block is freed with this process.
@@ -179,32 +186,46 @@ pub(crate) fn claim(estate: &Estate, record: &Record) {
     if let Some((block, _)) = record.block() {
         estate.adopt(block);
     }
+    if record.flags & WITH_OBJECTS != 0 {
+        estate.claim_objects(record);
+    }
 }
 
 /// Lends the value of a record that was taken, where it lies.
 #[inline]
 pub(crate) fn lend<T>(family: &Family, record: &Record, operation: &'static str, look: impl FnOnce(&Value<'_>) -> T) -> Result<T, Error> {
-    if record.flags & !WITH_BLOCK != 0 {
-        return received(family, record, false, operation).map(|incoming| look(&incoming.value));
+    match record.flags {
+        0 => lent(record, operation).map(|value| look(&value)),
+        WITH_BLOCK => lend_block(family, record, operation, look),
+        _ => received(family, record, false, operation).map(|incoming| look(&incoming.value)),
     }
+}
+
+fn lend_block<T>(family: &Family, record: &Record, operation: &'static str, look: impl FnOnce(&Value<'_>) -> T) -> Result<T, Error> {
     let damaged = |detail: String| Error::Damaged { operation, detail };
-    let meta_len = record.meta_words as usize * 8;
-    let block;
-    let (meta, payload) = match record.block() {
-        Some((name, len)) => {
-            block = family
-                .estate()
-                .received(name, len)
-                .ok_or_else(|| damaged(format!("a record speaks of block {name:x} with {len} bytes")))?;
-            let bytes: &[u8] = block.as_ref();
-            let start = meta_len.next_multiple_of(ALIGNMENT);
-            bytes.get(..meta_len).zip(bytes.get(start..))
-        }
-        None => record.body().split_at_checked(meta_len),
-    }
-    .ok_or_else(|| damaged(format!("a record with {meta_len} bytes of meta is too short")))?;
+    let (name, len) = record.block().unwrap_or_default();
+    let block =
+        family.estate().received(name, len).ok_or_else(|| damaged(format!("a record speaks of block {name:x} with {len} bytes")))?;
+    let (bytes, meta_len): (&[u8], _) = (block.as_ref(), record.meta_words as usize * 8);
+    let parts = bytes.get(..meta_len).zip(bytes.get(meta_len.next_multiple_of(ALIGNMENT)..));
+    let (meta, payload) = parts.ok_or_else(|| damaged(format!("{meta_len} bytes of meta in a block of {len}")))?;
     let value = Value::decode_local(meta, payload, &Limits::default()).map_err(|error| damaged(error.to_string()))?;
     Ok(look(&value))
+}
+
+/// The value of a record that holds all of it, where it lies.
+#[inline]
+pub(crate) fn lent<'r>(record: &'r Record, operation: &'static str) -> Result<Value<'r>, Error> {
+    let meta_len = record.meta_words as usize * 8;
+    if meta_len == record.bytes.len()
+        && let Some(value) = Value::decode_plain(&record.bytes)
+    {
+        return Ok(value);
+    }
+    let damaged = |detail: String| Error::Damaged { operation, detail };
+    let parts = record.bytes.split_at_checked(meta_len);
+    let (meta, payload) = parts.ok_or_else(|| damaged(format!("a record with {meta_len} bytes of meta is too short")))?;
+    Value::decode_local(meta, payload, &Limits::default()).map_err(|error| damaged(error.to_string()))
 }
 
 /// Turns a record that was taken into a value. With `keep`, the record stays in its queue and goes on naming its objects.
@@ -241,6 +262,7 @@ pub(crate) fn received(family: &Family, record: &Record, keep: bool, operation: 
     if record.flags & WITH_OBJECTS != 0 {
         objects.extend(record.objects());
         let held: Vec<Arc<Held>> = objects.iter().filter_map(|object| estate.hold(*object).ok()).collect();
+        estate.objects_arrived(&objects);
         value.visit_handles(&mut |handle| {
             let keeper = held.iter().find(|held| held.number() == handle.object && handle.family == family.id());
             handle.keeper = keeper.map(|held| Arc::clone(held) as _);

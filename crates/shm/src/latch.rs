@@ -36,8 +36,9 @@ pub enum Taken {
     Inherited(u32),
 }
 
-/// Looks at a taken latch before the core is given away.
-const SPINS: u32 = if cfg!(loom) { 1 } else { 60 };
+/// The longest pause between two looks at a taken latch, before the core is given away. Pauses double: while one waits, the holder
+/// may well come back a few times, and does that much faster while nobody looks at its line.
+const LONGEST_PAUSE: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// How long the core is given away before the first nap.
 const YIELDING: Duration = Duration::from_micros(300);
@@ -66,12 +67,14 @@ impl Latch {
 
     #[cold]
     fn take_slowly(&self, me: u32, by: Deadline, is_dead: &dyn Fn(u32) -> bool) -> Result<Taken, WaitError> {
-        for _ in 0..SPINS {
+        let mut pause = 1;
+        while pause <= LONGEST_PAUSE {
+            (0..pause).for_each(|_| spin_hint());
+            pause *= 2;
             // Only a look: the line stays with the holder while it works.
             if self.0.load(Ordering::Relaxed) == 0 && self.try_take(me).is_ok() {
                 return Ok(Taken::Free);
             }
-            spin_hint();
         }
         let since = Instant::now();
         let mut nap = Duration::from_micros(20);

@@ -150,6 +150,18 @@ impl Region {
         }
     }
 
+    /// The same for a line that is going to be written: others' copies of it go meanwhile, not when the writer waits for it.
+    #[inline]
+    pub(crate) fn prefetch_to_write(&self, offset: usize) {
+        self.check(offset, 1);
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            // SAFETY: a prefetch writes nothing and cannot fault; the address lies inside the region (`check`).
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.at.as_ptr().add(offset).cast()) };
+        }
+    }
+
     /// Makes the word at `offset` zero before its record is shown.
     #[inline]
     pub(crate) fn clear_word(&self, offset: usize) {
@@ -222,6 +234,8 @@ impl Region {
     }
 
     pub(crate) fn prefetch(&self, _offset: usize) {}
+
+    pub(crate) fn prefetch_to_write(&self, _offset: usize) {}
 
     /// The word overlays payload of an earlier lap, which must have been copied out by now.
     pub(crate) fn clear_word(&self, offset: usize) {

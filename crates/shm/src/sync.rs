@@ -24,13 +24,21 @@ mod imp {
 
     use rustix::thread::futex;
 
-    /// A word the kernel can put threads of any process to sleep on.
+    /// A word the kernel can put threads of any process to sleep on: they sleep on its lower half.
     #[repr(transparent)]
     #[derive(Default)]
-    pub(crate) struct Futex(AtomicU32);
+    pub(crate) struct Futex(AtomicU64);
 
     impl Futex {
-        /// Sleeps while the word is `expected`, at most `timeout`; may also wake for no reason.
+        /// The half that the kernel looks at.
+        fn lower(&self) -> &AtomicU32 {
+            let half = usize::from(cfg!(target_endian = "big"));
+            // SAFETY: both halves lie inside of the word, which lives as long as `self`. The reference is only handed to
+            // the kernel, so no access of another size is made through it here.
+            unsafe { AtomicU32::from_ptr(self.0.as_ptr().cast::<u32>().add(half)) }
+        }
+
+        /// Sleeps while the lower half is `expected`, at most `timeout`; may also wake for no reason.
         pub(crate) fn wait(&self, expected: u32, timeout: Duration) {
             let timeout = futex::Timespec {
                 // A sleep this long is cut by the caller's slices anyway.
@@ -39,17 +47,17 @@ mod imp {
             };
             // Flags are empty, not PRIVATE: the sleeper and the ringer are different processes.
             // Every error (changed word, time-out, signal) means the same: look again.
-            let _ = futex::wait(&self.0, futex::Flags::empty(), expected, Some(&timeout));
+            let _ = futex::wait(self.lower(), futex::Flags::empty(), expected, Some(&timeout));
         }
 
         /// Wakes some of those who sleep on the word.
         pub(crate) fn wake(&self, most: u32) {
-            let _ = futex::wake(&self.0, futex::Flags::empty(), most.min(i32::MAX as u32));
+            let _ = futex::wake(self.lower(), futex::Flags::empty(), most.min(i32::MAX as u32));
         }
 
         /// Wakes everyone who sleeps on the word.
         pub(crate) fn wake_all(&self) {
-            let _ = futex::wake(&self.0, futex::Flags::empty(), i32::MAX as u32);
+            let _ = futex::wake(self.lower(), futex::Flags::empty(), i32::MAX as u32);
         }
     }
 
@@ -63,7 +71,7 @@ mod imp {
             .map(|(word, expected)| {
                 let mut wait = futex::Wait::new();
                 wait.val = u64::from(*expected);
-                wait.uaddr = futex::WaitPtr::new(word.0.as_ptr().cast());
+                wait.uaddr = futex::WaitPtr::new(word.lower().as_ptr().cast());
                 wait.flags = futex::WaitFlags::SIZE_U32;
                 wait
             })
@@ -82,8 +90,8 @@ mod imp {
     }
 
     impl Deref for Futex {
-        type Target = AtomicU32;
-        fn deref(&self) -> &AtomicU32 {
+        type Target = AtomicU64;
+        fn deref(&self) -> &AtomicU64 {
             &self.0
         }
     }
@@ -112,7 +120,7 @@ mod imp {
     /// time-out: a wake-up that is lost is a deadlock, and loom reports it.
     #[derive(Default)]
     pub(crate) struct Futex {
-        word: AtomicU32,
+        word: AtomicU64,
         bucket: Mutex<()>,
         asleep: Condvar,
     }
@@ -120,7 +128,7 @@ mod imp {
     impl Futex {
         pub(crate) fn wait(&self, expected: u32, _timeout: Duration) {
             let bucket = self.bucket.lock().unwrap();
-            if self.word.load(Ordering::SeqCst) == expected {
+            if self.word.load(Ordering::SeqCst) as u32 == expected {
                 drop(self.asleep.wait(bucket).unwrap());
             }
         }
@@ -137,8 +145,8 @@ mod imp {
     }
 
     impl Deref for Futex {
-        type Target = AtomicU32;
-        fn deref(&self) -> &AtomicU32 {
+        type Target = AtomicU64;
+        fn deref(&self) -> &AtomicU64 {
             &self.word
         }
     }

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Group, Job, Lane, Role, Topology};
 use syncline_collective::{Aggregates, Collectives, PlanSettings};
+use syncline_ipc::Family;
 use syncline_kvstore::{Kind, Member};
 use syncline_table::{SharedArray, Spec, Table, Tables};
 use syncline_tensor::DType;
@@ -34,6 +35,8 @@ pub struct Session {
     stores: Mutex<Vec<syncline_kvstore::KvStore>>,
     stores_made: AtomicU32,
     whole_below: u64,
+    /// What this process shares with the other ranks of its host, once it was asked for.
+    family: OnceLock<Family>,
 }
 
 impl Session {
@@ -62,6 +65,7 @@ impl Session {
             stores: Mutex::default(),
             stores_made: AtomicU32::new(0),
             whole_below: config.whole_below,
+            family: OnceLock::new(),
         })
     }
 
@@ -271,6 +275,28 @@ impl Session {
     /// The group of `ranks`, in this order, of which this process must be one. All members build it from the same list.
     pub fn group(&self, ranks: &[u32]) -> Result<Group, Error> {
         Ok(self.job.group(ranks)?)
+    }
+
+    /// The family of this host's ranks: channels, queues, mutexes and tables that are made in it are shared by them, and a queue
+    /// is found by its name.
+    ///
+    /// ```
+    /// use syncline::Session;
+    /// use syncline::ipc::Workqueue;
+    ///
+    /// let session = Session::solo()?;
+    /// let (queue, created) = Workqueue::named(&session.family()?, "work")?;
+    /// assert!(created);
+    /// # drop(queue);
+    /// # Ok::<(), syncline::Error>(())
+    /// ```
+    pub fn family(&self) -> Result<Family, Error> {
+        if let Some(family) = self.family.get() {
+            return Ok(family.clone());
+        }
+        // Two threads that come here at once both join, and one of them leaves again.
+        let joined = Family::of_job(&self.job)?;
+        Ok(self.family.get_or_init(|| joined).clone())
     }
 
     /// The collective operations of all workers, on raw bytes. A dedicated server takes no part in them.

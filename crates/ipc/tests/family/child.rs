@@ -90,12 +90,16 @@ fn play_a_role() {
     match role.as_str() {
         "produce" => produce(&part),
         "relay" => relay(&part),
+        "take_one" => take_one(&part),
+        "open_all" => open_all(&part),
         "echo" => echo(&part),
         "square" => square(&part),
         "open" => open(&part),
         "count" => count(&part),
         "arrays" => arrays(&part),
         "hold" => hold(&part),
+        "meet" => meet(&part),
+        "meet_until" => meet_until(&part),
         "write_until" => write_until(&part),
         "read_until" => read_until(&part),
         "answer_until" => answer_until(&part),
@@ -113,6 +117,20 @@ fn relay(part: &Part) {
     let (from, to) = (part.channel(0), part.channel(1));
     for value in from.iter(soon()) {
         to.write(&value.unwrap(), soon()).unwrap();
+    }
+}
+
+/// Says that it is there, takes one item and hands it on.
+fn take_one(part: &Part) {
+    let (from, to) = (part.channel(0), part.channel(1));
+    to.write(&Value::Nil, soon()).unwrap();
+    to.write(&from.read(soon()).unwrap().item.unwrap(), soon()).unwrap();
+}
+
+/// Opens as many queues as it is told from handles that come through a channel.
+fn open_all(part: &Part) {
+    for _ in 0..part.numbers[0] {
+        Workqueue::open(&part.family, &part.channel(0).read(soon()).unwrap().item.unwrap()).unwrap();
     }
 }
 
@@ -175,6 +193,20 @@ fn hold(part: &Part) {
     loop {
         std::thread::park();
     }
+}
+
+/// Says that it comes, and meets as many as the first number says.
+fn meet(part: &Part) {
+    let mutex = Mutex::open(&part.family, &part.handles[0]).unwrap();
+    part.channel(1).write(&Value::Bool(true), soon()).unwrap();
+    mutex.barrier(part.numbers[0] as usize, soon()).unwrap();
+}
+
+/// Comes to a barrier of three, and dies somewhere there.
+fn meet_until(part: &Part) {
+    let mutex = Mutex::open(&part.family, &part.handles[0]).unwrap();
+    mortal(part);
+    let _ = mutex.barrier(3, syncline_ipc::Deadline::after(std::time::Duration::from_millis(20)));
 }
 
 /// Lets this process die at the moment that the first number says.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_ipc::{Channel, Family, Mutex, SharedTable, Status, Taken, Value, Workqueue};
+use syncline_ipc::{Channel, Deadline, Error, Family, Mutex, SharedTable, Status, Taken, Value, Workqueue};
 
 use crate::child::{Kid, large};
 use crate::{as_int, int, soon};
@@ -42,7 +42,7 @@ fn a_writer_that_dies_anywhere_leaves_whole_items_in_order() {
         drop(items);
         let left = family.stats();
         assert_eq!(left.blocks, 0, "died at {step}: {left:?}");
-        assert!(left.objects <= 2, "died at {step}: {left:?}"); // At most the one whose name was counted and not written.
+        assert_eq!(left.objects, 1, "died at {step}: {left:?}"); // Nor the one whose name was counted and not written.
         lives
     });
 }
@@ -190,4 +190,39 @@ fn a_channel_goes_on_whoever_is_killed() {
     while results.read(soon()).unwrap().status != Status::Drained {}
     family.bury_the_dead();
     assert_eq!(family.members().len(), 1);
+}
+
+#[test]
+fn who_dies_while_it_waits_at_a_barrier_is_not_counted() {
+    let family = Family::alone().unwrap();
+    let (mutex, ready) = (Mutex::new(&family).unwrap(), Channel::new(&family).unwrap());
+    let mut doomed = Kid::start("meet", &family, &[mutex.handle(), ready.handle()], &[3]);
+    ready.read(soon()).unwrap();
+    // Whoever gives up is told how many are missing: two until it is counted.
+    while !mutex.barrier(3, Deadline::after(Duration::from_millis(2))).unwrap_err().to_string().contains(" 1 more of 3") {}
+    doomed.kill();
+    let two = Deadline::after(Duration::from_millis(300));
+    std::thread::scope(|scope| {
+        let early: Vec<_> = (0..2).map(|_| scope.spawn(|| mutex.barrier(3, two))).collect();
+        for each in early {
+            let error = each.join().unwrap().expect_err("two of three cannot pass");
+            assert!(matches!(error, Error::Timeout { .. }), "{error}");
+        }
+    });
+    std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| mutex.barrier(3, soon()).unwrap()))));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_barrier_survives_whoever_dies_at_it() {
+    at_every_moment(1, |moment| {
+        let family = Family::alone().unwrap();
+        let mutex = Mutex::new(&family).unwrap();
+        let came_through = Kid::start("meet_until", &family, &[mutex.handle()], &[moment]).ends_well();
+        family.bury_the_dead();
+        let alone = mutex.barrier(2, Deadline::after(Duration::from_millis(1)));
+        assert!(matches!(alone, Err(Error::Timeout { .. })), "nobody is left there: {alone:?}");
+        std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| mutex.barrier(3, soon()).unwrap()))));
+        came_through
+    });
 }

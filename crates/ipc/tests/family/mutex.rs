@@ -6,6 +6,7 @@ use syncline_ipc::{Channel, Deadline, Error, Family, Mutex, Value};
 
 use crate::soon;
 
+/// T6: two barriers of four, then a locked fill.
 #[test]
 fn four_threads_meet_twice_and_fill_under_the_lock() {
     let mutex = Mutex::new(&Family::alone().unwrap()).unwrap();

@@ -6,6 +6,7 @@ use syncline_ipc::{BackgroundTask, BackgroundTaskPool, Deadline, ErrorKind, Task
 
 use crate::{at_once, soon};
 
+/// T14: the call is get_result, as documented.
 #[test]
 fn a_task_gives_its_results_once() {
     let task = BackgroundTask::start(|| Ok::<_, TaskError>(("done!", 42, true))).expect("started");

@@ -22,6 +22,7 @@ impl Drop for Scratch {
     }
 }
 
+/// T14: locks are tested, and what is tested exists.
 #[test]
 fn the_blocking_form_makes_the_file_for_this_user_and_the_other_does_not() {
     let file = Scratch::new("made");

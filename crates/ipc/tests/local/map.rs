@@ -66,6 +66,7 @@ fn check_errors_raises_while_others_run_and_join_returns_the_others() {
     assert_eq!(two.join(soon()).expect("the failure was reported"), [42]);
 }
 
+/// T13: not only the last one.
 #[test]
 fn join_reports_every_error_and_panics_among_them() {
     let eight = map(8, |id| match id % 3 {
@@ -99,6 +100,7 @@ fn init_runs_first_in_each_thread_and_its_failure_skips_the_function() {
     assert!(error.failures().iter().all(|failure| !failure.panicked && failure.cause.to_string() == "no state"));
 }
 
+/// T13: a map that nobody joins leaks nothing.
 #[test]
 fn a_map_that_is_dropped_keeps_no_thread_and_no_memory() {
     let (open, gate) = gate();

@@ -7,6 +7,7 @@ fn tensor() -> Value<'static> {
     Value::tensor(DType::F32, Shape::new(&[3]).expect("small"), data).expect("fits")
 }
 
+/// T12: read twice, a tensor has two owners.
 #[test]
 fn every_read_is_the_value_and_has_tensors_of_its_own() {
     let value = Value::Map(vec![(Value::from("weights"), tensor()), (Value::from("steps"), Value::Int(3))]);

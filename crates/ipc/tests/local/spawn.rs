@@ -62,6 +62,7 @@ fn the_environment_is_inherited_unless_one_is_given() {
     assert_eq!(printenv.wait(None, soon()).expect("ends"), DONE);
 }
 
+/// T15: the signal is told, and the old call still says 0.
 #[test]
 fn a_signalled_child_tells_its_signal_and_counts_as_zero_for_torch() {
     for (signal, number) in [(Signal::Term, 15), (Signal::Kill, 9)] {
@@ -77,6 +78,7 @@ fn a_signalled_child_tells_its_signal_and_counts_as_zero_for_torch() {
     assert!(matches!("HUP".parse::<Signal>(), Err(SpawnError::UnknownSignal { .. })));
 }
 
+/// T15.
 #[test]
 fn the_code_of_a_program_is_its_own_and_not_the_last_errno() {
     let failing = Spawn::new("sh").args(["-c", "exit 7"]).start().expect("starts");

@@ -7,6 +7,7 @@
 //! there is no moment at which half an estate exists. See the README of `syncline-ipc` for what happens to each word
 //! if its writer dies.
 
+mod barrier;
 mod blocks;
 mod layout;
 mod members;
@@ -20,11 +21,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+pub use barrier::{BarrierError, MOST_AT_BARRIER};
 pub use blocks::Block;
 use blocks::Blocks;
 use layout::{Layout, MOST_MEMBERS, SIZES};
 use members::{MemberWords, Members};
-pub use mutex::{BarrierError, MOST_AT_BARRIER, SharedMutex};
+pub use mutex::SharedMutex;
 pub use objects::{Held, MOST_NAME};
 pub use table::{Entry, NewEntry, TableStore};
 
@@ -123,6 +125,8 @@ pub struct Estate {
     me: u32,
     fork: ForkGuard,
     held: Mutex<HashMap<u64, Weak<Held>>>,
+    /// Objects that arrive with records which threads of this process are just taking, and how many of those.
+    claimed: Mutex<HashMap<u64, u32>>,
     /// When this process last looked who has died, in milliseconds since it joined.
     looked: AtomicU64,
     joined: Instant,
@@ -155,6 +159,7 @@ impl Estate {
             me,
             fork,
             held: Mutex::default(),
+            claimed: Mutex::default(),
             looked: AtomicU64::new(0),
             joined: Instant::now(),
         }))
@@ -323,6 +328,7 @@ impl Estate {
             return false;
         }
         self.bury_holder(member);
+        self.end_orphans();
         let spoken_of = self.blocks_spoken_of();
         self.header.directory.let_go_quietly();
         self.blocks.bury(member, self.me, &|block| spoken_of.contains(&block));

@@ -1,14 +1,14 @@
-//! A recursive lock for threads and processes that outlives its holder, and a barrier beside it.
+//! A recursive lock for threads and processes that outlives its holder; its barrier is told of beside it (`barrier.rs`).
 //!
 //! ```text
 //!   holder   0 ──lock──► member · thread ──unlock──► 0
 //!                             └─ dead? ──► the next one's, who is told
-//!   barrier  rounds (24) · how many (20) · arrived (20)     one exchange arrives; the last one's begins the next round
 //! ```
 
 use std::cell::Cell;
 use std::sync::Arc;
 
+use super::barrier::{Barrier, BarrierError, BarrierWords};
 use super::{Estate, EstateError, Held, KIND_MUTEX};
 use crate::bell::Bell;
 use crate::mortality::moment;
@@ -24,8 +24,7 @@ pub(crate) struct MutexWords {
     /// How often the holder has it; only the holder writes this.
     depth: AtomicU64,
     freed: Line<Bell>,
-    barrier: Line<AtomicU64>,
-    passed: Line<Bell>,
+    barrier: BarrierWords,
 }
 
 // SAFETY: `repr(C)`, atomics and padding only, no drop glue, zero is a free mutex.
@@ -35,32 +34,6 @@ unsafe impl Placed for MutexWords {}
 fn caller(estate: &Estate, thread: u64) -> u64 {
     u64::from(estate.me()) << 32 | (thread & 0xffff_ffff)
 }
-
-/// Why a barrier could not be passed.
-#[derive(Debug, thiserror::Error)]
-pub enum BarrierError {
-    /// Others did not come, or the wait was called off.
-    #[error("{arrived} of {of} have come: {cause}")]
-    Wait {
-        /// How many were there, the caller included.
-        arrived: u64,
-        /// How many are expected.
-        of: u64,
-        /// Why the wait ended.
-        cause: WaitError,
-    },
-    /// Somebody waits at the same barrier for another number.
-    #[error("the others wait for {theirs} at this barrier, not for {ours}")]
-    Number {
-        /// What they said.
-        theirs: u64,
-        /// What the caller said.
-        ours: u64,
-    },
-}
-
-/// The most that can meet at a barrier.
-pub const MOST_AT_BARRIER: u64 = (1 << 20) - 1;
 
 /// A mutex that lies in an estate.
 pub struct SharedMutex {
@@ -136,46 +109,13 @@ impl SharedMutex {
 
     /// Waits until `count` threads have come here, whoever they are; then all pass, and it begins anew.
     pub fn barrier(&self, count: u64, by: Deadline) -> Result<(), BarrierError> {
-        let (estate, words) = (self.held.estate(), &*self.words);
-        let parts = |word: u64| (word >> 40, word >> 20 & MOST_AT_BARRIER, word & MOST_AT_BARRIER);
-        let word_of = |round: u64, of: u64, arrived: u64| (round & 0xff_ffff) << 40 | of << 20 | arrived;
-        let round = loop {
-            let seen = words.barrier.load(Ordering::Acquire);
-            let (round, of, arrived) = parts(seen);
-            if arrived > 0 && of != count {
-                return Err(BarrierError::Number { theirs: of, ours: count });
-            }
-            let last = arrived + 1 >= count;
-            let next = if last { word_of(round + 1, 0, 0) } else { word_of(round, count, arrived + 1) };
-            if words.barrier.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                moment();
-                if last {
-                    words.passed.ring_if_waiting();
-                    return Ok(());
-                }
-                break round;
-            }
-        };
-        // The round is looked at, not the waking: who wakes for no reason waits on.
-        let passed = || (parts(words.barrier.load(Ordering::Acquire)).0 != round).then_some(());
-        let look = || {
-            estate.look_around();
-            true
-        };
-        match wait_for(passed, &words.passed, Patience::unknown(), by, &look) {
-            Ok(()) => Ok(()),
-            Err(cause) => loop {
-                // Whoever gives up takes its arrival back, unless the others have gone on meanwhile.
-                let seen = words.barrier.load(Ordering::Acquire);
-                let (now, of, arrived) = parts(seen);
-                if now != round {
-                    return Ok(());
-                }
-                let next = word_of(round, of, arrived.saturating_sub(1));
-                if words.barrier.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                    return Err(BarrierError::Wait { arrived, of: count, cause });
-                }
-            },
-        }
+        let (estate, slot) = (self.held.estate(), self.held.slot());
+        Barrier { estate, slot, words: &self.words.barrier }.pass(count, by)
     }
+}
+
+/// Takes the arrivals of a dead member off the barrier of the mutex in a slot.
+pub(super) fn forget_at_barrier(estate: &Arc<Estate>, slot: usize, dead: u32) {
+    let words: Shared<MutexWords> = estate.own_words(slot);
+    Barrier { estate, slot, words: &words.barrier }.forget(dead);
 }

@@ -4,9 +4,9 @@
 //!   free ──making──► live ──nobody holds it, no record names it──► dying ──emptied──► free, under the next number
 //! ```
 //! A process holds an object or it does not, however many handles it has: one bit. Whoever writes a record that names
-//! objects counts each of them as named before the record can be seen, and whoever takes the record holds them before it
-//! stops counting. A death in between leaves a count too high: the object then lives as long as its family, and
-//! nothing else happens.
+//! objects holds them and counts each of them as named before the record can be seen, and whoever takes the record holds them
+//! before it is gone from its queue. So an object that nobody holds and no record names is not wanted, whatever its count
+//! says: a death between the count and the record leaves it too high, and is settled by a look at all records.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -286,6 +286,31 @@ impl Estate {
         };
     }
 
+    /// Holds the objects that a record names before it is taken, without the directory: while the record is there, they are.
+    /// [`objects_arrived`](Estate::objects_arrived) says that they are held as usual.
+    pub fn claim_objects(&self, record: &Record) {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        for number in record.objects() {
+            if self.entry(slot_of_object(number)).state.load(Ordering::Acquire) >> 32 == number >> 32 {
+                *claimed.entry(number).or_default() += 1;
+                self.set_holder(slot_of_object(number), self.me(), true);
+            }
+        }
+    }
+
+    /// The objects that were claimed are held, or given up.
+    pub fn objects_arrived(&self, objects: &[u64]) {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        for number in objects {
+            if let Some(count) = claimed.get_mut(number) {
+                *count -= 1;
+                if *count == 0 {
+                    claimed.remove(number);
+                }
+            }
+        }
+    }
+
     /// Counts records that name an object, or stops counting one.
     pub fn count_named(&self, number: u64, more: bool) {
         let slot = slot_of_object(number);
@@ -307,8 +332,9 @@ impl Estate {
             return; // Whoever buries this process lets go for it.
         }
         let mut known = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may hold it anew by now.
-        let gone = known.get(&number).is_some_and(|held| held.strong_count() == 0);
+        // Another thread may hold it anew by now, or be about to.
+        let claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&number);
+        let gone = known.get(&number).is_some_and(|held| held.strong_count() == 0) && !claimed;
         if gone {
             known.remove(&number);
             self.set_holder(slot_of_object(number), self.me(), false);
@@ -316,8 +342,45 @@ impl Estate {
         drop(known);
         if gone {
             self.end_unheld(vec![number]);
+            if self.deaths() > 0 {
+                self.end_orphans();
+            }
         }
         self.header.directory.let_go_quietly();
+    }
+
+    /// Ends objects that nobody holds and no record names although they count as named. The directory is held, so nobody
+    /// can begin to hold one but by a record that is there.
+    pub(super) fn end_orphans(self: &Arc<Self>) {
+        let unheld = |slot: &usize| {
+            let live = stage_of(self.entry(*slot).state.load(Ordering::Acquire)) == LIVE;
+            live && self.object_words(*slot).named.load(Ordering::Acquire) != 0 && !self.is_held(*slot)
+        };
+        let suspects: Vec<usize> = (0..self.objects_high()).filter(unheld).collect();
+        if suspects.is_empty() {
+            return;
+        }
+        let mut named = std::collections::HashSet::new();
+        let whole = self.each_record(&mut |record| named.extend(record.objects()));
+        if !whole {
+            return; // Words that make no sense: nothing is known for certain.
+        }
+        for slot in 0..self.objects_high() {
+            let seen = self.entry(slot).state.load(Ordering::Acquire);
+            if stage_of(seen) == LIVE
+                && let Some(names) = super::names_of((seen >> 8) as u8)
+            {
+                named.extend(names(self, slot));
+            }
+        }
+        // Anew: somebody may have taken the record that named it before it was looked for, and holds it since.
+        for slot in suspects.into_iter().filter(unheld) {
+            let number = self.entry(slot).state.load(Ordering::Acquire) >> 32 << 32 | slot as u64;
+            if !named.contains(&number) {
+                self.object_words(slot).named.store(0, Ordering::Release);
+                self.end_unheld(vec![number]);
+            }
+        }
     }
 
     /// Ends those of the objects that nobody holds or names, and those that only they had named. The directory is held.
@@ -337,8 +400,11 @@ impl Estate {
     }
 
     fn is_wanted(&self, slot: usize) -> bool {
-        let words = self.object_words(slot);
-        words.named.load(Ordering::Acquire) != 0 || words.holders.iter().any(|bits| bits.load(Ordering::Acquire) != 0)
+        self.object_words(slot).named.load(Ordering::Acquire) != 0 || self.is_held(slot)
+    }
+
+    fn is_held(&self, slot: usize) -> bool {
+        self.object_words(slot).holders.iter().any(|bits| bits.load(Ordering::Acquire) != 0)
     }
 
     /// Empties an object that is dying, and gives its room back.
@@ -384,6 +450,9 @@ impl Estate {
                     // Answers first: who inherits that latch finishes the question which its holder had just answered.
                     let queues: Vec<Queue> = (0..parts).map(|part| self.queue_of(slot, part, parts)).collect();
                     super::settle(queues, dead, self.hand());
+                    if (seen >> 8) as u8 == super::KIND_MUTEX {
+                        super::mutex::forget_at_barrier(self, slot, dead);
+                    }
                     self.set_holder(slot, dead, false);
                     self.end_unheld(vec![seen >> 32 << 32 | slot as u64]);
                 }
@@ -398,23 +467,28 @@ impl Estate {
         }
     }
 
-    /// Whether any record of any queue speaks of a block.
+    /// The blocks that any record of any queue speaks of.
     pub(super) fn blocks_spoken_of(self: &Arc<Self>) -> std::collections::HashSet<u64> {
         let mut found = std::collections::HashSet::new();
+        self.each_record(&mut |record| found.extend(record.block().map(|(block, _)| block)));
+        found
+    }
+
+    /// Looks at all records of all queues; false when one of them could not be read to its end.
+    fn each_record(self: &Arc<Self>, look: &mut dyn FnMut(&Record)) -> bool {
+        let mut whole = true;
         for slot in 0..self.objects_high() {
             let seen = self.entry(slot).state.load(Ordering::Acquire);
-            if stage_of(seen) == LIVE {
-                let parts = super::queues_of((seen >> 8) as u8);
-                for part in 0..parts {
-                    let note = &mut |record: &Record| {
-                        found.extend(record.block().map(|(block, _)| block));
-                        true
-                    };
-                    let _ = self.queue_of(slot, part, parts).look_through(note, self.hand());
-                }
+            let parts = if stage_of(seen) == LIVE { super::queues_of((seen >> 8) as u8) } else { 0 };
+            for part in 0..parts {
+                let note = &mut |record: &Record| {
+                    look(record);
+                    true
+                };
+                whole &= self.queue_of(slot, part, parts).look_through(note, self.hand()).is_ok();
             }
         }
-        found
+        whole
     }
 
     /// Objects that live, for tests and statistics.

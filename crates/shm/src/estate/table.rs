@@ -168,11 +168,7 @@ impl TableStore {
 
     /// All entries as they are at one moment, oldest change first.
     pub fn entries(&self) -> Result<Vec<Entry>, QueueError> {
-        self.inner.under_latch(|table| {
-            let mut places = table.places()?;
-            places.sort_unstable();
-            places.into_iter().map(|place| Ok(table.entry(&table.look(place)?))).collect()
-        })
+        self.inner.under_latch(|table| Ok(table.in_order()?.iter().map(|found| table.entry(found)).collect()))
     }
 
     /// Bytes in use, index included.
@@ -184,10 +180,7 @@ impl TableStore {
 /// The objects that a table names, for whoever ends it.
 pub(super) fn named_by(estate: &Arc<Estate>, slot: usize) -> Vec<u64> {
     let table = Inner::of(estate, slot);
-    let named = table.under_latch(|table| {
-        let places = table.places()?;
-        Ok(places.into_iter().filter_map(|place| Some(table.entry(&table.look(place).ok()?).objects)).flatten().collect())
-    });
+    let named = table.under_latch(|table| Ok(table.in_order()?.iter().flat_map(|found| table.objects_of(found)).collect()));
     named.unwrap_or_default()
 }
 
@@ -286,11 +279,15 @@ impl Inner {
 
     fn entry(&self, found: &Found) -> Entry {
         let mut entry = Entry { key_meta: found.key_meta, value_meta: found.value_meta, ..Entry::default() };
-        let objects_at = found.place as usize + HEAD;
-        entry.objects = (0..found.objects).map(|n| self.area.word(objects_at + 8 * n).load(Ordering::Relaxed)).collect();
+        entry.objects = self.objects_of(found);
         self.area.append_out(found.key_at(), found.key_len, &mut entry.key);
         self.area.append_out(found.value_at(), found.value_len, &mut entry.value);
         entry
+    }
+
+    fn objects_of(&self, found: &Found) -> Vec<u64> {
+        let at = found.place as usize + HEAD;
+        (0..found.objects).map(|n| self.area.word(at + 8 * n).load(Ordering::Relaxed)).collect()
     }
 
     /// Where in the index a key stands, or should; and its entry.
@@ -326,8 +323,9 @@ impl Inner {
         let len = HEAD + 8 * new.objects.len() + new.key.len().next_multiple_of(8) + value_len.next_multiple_of(8);
         self.make_room(len)?;
         let (at, before) = self.find(new.key)?;
-        let (base, _) = self.form()?;
-        let top = self.words.top.load(Ordering::Relaxed) as usize;
+        let (base, places) = self.form()?;
+        let top = self.words.top.load(Ordering::Relaxed);
+        let top = Corrupt::check("end of a table's entries", top, places * 8, self.half as u64)? as usize;
         self.back(usize::from(base > 0), top + len)?;
         let place = base + top;
         self.write(place, new, value_len);
@@ -368,9 +366,9 @@ impl Inner {
         let used = self.words.used.load(Ordering::Relaxed);
         let top = self.words.top.load(Ordering::Relaxed);
         Corrupt::check("end of a table's entries", top, places * 8, self.half as u64)?;
-        let crowded = (used + 1) * 4 > places * 3;
+        let crowded = used.saturating_add(1).saturating_mul(4) > places * 3;
         // Room that replaced entries left behind is taken back once the table has doubled since the last move.
-        let worn = top > self.words.moved.load(Ordering::Relaxed).max(128 << 10) * 2;
+        let worn = top > self.words.moved.load(Ordering::Relaxed).max(128 << 10).saturating_mul(2);
         if crowded || worn || top as usize + len > self.half {
             self.move_over(base)?;
         }
@@ -378,29 +376,26 @@ impl Inner {
     }
 
     fn move_over(&self, base: usize) -> Result<(), QueueError> {
-        let mut places = self.places()?;
-        places.sort_unstable(); // The order of the changes is kept.
-        let log = u64::from((places.len() as u64 * 4).max(1 << FIRST_LOG).next_power_of_two().ilog2());
+        let entries = self.in_order()?; // The order of the changes is kept.
+        let log = u64::from((entries.len() as u64 * 4).max(1 << FIRST_LOG).next_power_of_two().ilog2());
         let from = usize::from(base > 0);
         let to = 1 - from;
         let (size, to_base) = (8_usize << log, to * self.half);
-        let entries: Vec<(u64, usize)> =
-            places.iter().map(|place| Ok((*place, self.look(*place)?.len()))).collect::<Result<_, QueueError>>()?;
-        let whole = size + entries.iter().map(|(_, len)| len).sum::<usize>();
+        let whole = size + entries.iter().map(Found::len).sum::<usize>();
         self.back(to, whole)?;
         for place in (0..size).step_by(8) {
             self.index(to_base + place).store(EMPTY, Ordering::Relaxed);
         }
         let (mut top, mut bytes) = (size, Vec::new());
-        for (place, len) in &entries {
+        for found in &entries {
             bytes.clear();
-            self.area.append_out(*place as usize, *len, &mut bytes);
+            self.area.append_out(found.place as usize, found.len(), &mut bytes);
             self.area.copy_in(to_base + top, &bytes);
             let hash = self.area.word(to_base + top).load(Ordering::Relaxed);
             let free = (0..1_u64 << log).map(|step| to_base + (hash.wrapping_add(step) % (1 << log)) as usize * 8);
             let free = free.into_iter().find(|at| self.index(*at).load(Ordering::Relaxed) == EMPTY);
             self.index(free.expect("an index with twice the places")).store((to_base + top) as u64, Ordering::Relaxed);
-            top += len;
+            top += found.len();
         }
         moment();
         // Counters first: should we die in between, the heir counts anew.
@@ -415,11 +410,18 @@ impl Inner {
         Ok(())
     }
 
-    /// The places of all entries that count.
-    fn places(&self) -> Result<Vec<u64>, QueueError> {
+    /// All entries that count, oldest first. They lie behind one another: a neighbour that lets them overlap cannot make one copy
+    /// the same bytes over and over.
+    fn in_order(&self) -> Result<Vec<Found>, QueueError> {
         let (base, places) = self.form()?;
         let all = (0..places as usize).map(|place| self.index(base + place * 8).load(Ordering::Acquire));
-        Ok(all.filter(|place| *place > GONE).collect())
+        let mut all: Vec<u64> = all.filter(|place| *place > GONE).collect();
+        all.sort_unstable();
+        let found = all.into_iter().map(|place| self.look(place)).collect::<Result<Vec<Found>, _>>()?;
+        for pair in found.windows(2) {
+            Corrupt::check("end of a table's entry", pair[0].place + pair[0].len() as u64, 0, pair[1].place)?;
+        }
+        Ok(found)
     }
 
     /// Counts anew what a dead holder may have left half counted.

@@ -1,7 +1,7 @@
 //! A hostile neighbour: whatever stands in shared words, calls end with a result or an error.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::queue::{Parcel, Record};
@@ -67,6 +67,39 @@ fn garbage_in_the_words_of_a_queue_is_an_error_and_no_crash() {
         drop((queue, held));
         estate.bury_the_dead();
     }
+}
+
+#[test]
+fn garbage_in_the_words_of_a_table_is_an_error_and_no_crash() {
+    let mut noise = Noise(11);
+    let mut slowest = Duration::ZERO;
+    for round in 0..300 {
+        let estate = estate();
+        let table = TableStore::make(&estate, 1).unwrap();
+        let keys: Vec<[u8; 12]> = (0..20_u8).map(|number| [number; 12]).collect();
+        let value: [&[u8]; 1] = [&[4; 200]];
+        let entry = |number: usize| NewEntry { key: &keys[number], key_meta: 1, value: &value, value_meta: 1, objects: &[] };
+        (0..20).for_each(|number| drop(table.set(&entry(number)).unwrap()));
+        // The words of the table but its latch (a word that names somebody who lives is waited for), its index and its first entries.
+        let slot = table.held().slot();
+        let words = estate.segment.region(estate.layout.pages() + slot * layout::OBJECT_PAGE + objects::OWN_WORDS, 512);
+        let area = estate.segment.region(estate.layout.object_area(slot), 8192);
+        for _ in 0..=round % 3 {
+            words.word(128 + (noise.next() % 48) as usize * 8).store(noise.next(), Ordering::Relaxed);
+            area.word((noise.next() % 1024) as usize * 8).store(noise.next(), Ordering::Relaxed);
+        }
+        let began = Instant::now();
+        for number in 0..20 {
+            let _ = (table.get(&keys[number]), table.len(), table.bytes());
+            let _ = table.set(&entry(number));
+            let _ = table.remove(&keys[(number * 7) % 20]);
+        }
+        let _ = (table.entries(), table.is_empty());
+        drop(table);
+        estate.bury_the_dead();
+        slowest = slowest.max(began.elapsed());
+    }
+    assert!(slowest < Duration::from_secs(10), "a neighbour made somebody busy for {slowest:?}");
 }
 
 #[test]

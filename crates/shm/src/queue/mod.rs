@@ -3,7 +3,7 @@
 //! ```text
 //!    writers' latch ─► tail                                     head ◄─ readers' latch
 //!                       ▼                                         ▼
-//!   … free │ free │ free │ record, 1 cell │ record, 3 cells … │ record │ free │ …        2^log cells of 64 bytes
+//!   … free │ free │ free │ record, 1 cell │ record, 3 cells … │ record │ free │ …        2^log cells of 32 bytes
 //! ```
 //! Two latches, one per end: writers and readers do not meet while the queue is neither empty nor full. A writer copies
 //! its records behind the tail and moves the tail by one store; a reader copies them out and moves the head by one
@@ -49,8 +49,8 @@ use crate::segment::SegmentError;
 use crate::sync::Ordering;
 use crate::wait::{Deadline, WaitError};
 
-/// Cells of a new ring.
-const FIRST_LOG: u64 = 10;
+/// Cells of a new ring: 64 KB.
+const FIRST_LOG: u64 = 11;
 
 /// A record lies inside of the ring up to this size; the rest belongs into blocks.
 pub const MOST_INLINE: usize = 8 << 10;

@@ -12,7 +12,10 @@ use crate::wait::{Deadline, WaitError, wait_on_any};
 use crate::wait::{Patience, wait_for};
 
 /// A ring up to this size (1 MB) stays as it is when it is empty: the next burst would only have to grow it again.
-const KEPT_LOG: u64 = 14;
+const KEPT_LOG: u64 = 15;
+
+/// From this capacity on, writers are woken for a quarter of it.
+const LARGE_CAPACITY: u64 = 16;
 
 /// A record as it was written. Kept by the reader and filled again and again.
 #[derive(Debug, Default)]
@@ -35,6 +38,11 @@ pub const WITH_BLOCK: u8 = 1;
 pub const WITH_OBJECTS: u8 = 2;
 
 impl Record {
+    /// One that was not filled yet.
+    pub const fn empty() -> Record {
+        Record { flags: 0, meta_words: 0, bytes: Vec::new(), number: 0, cell: 0 }
+    }
+
     /// The block it speaks of, and how many bytes of that.
     pub fn block(&self) -> Option<(u64, u64)> {
         (self.flags & WITH_BLOCK != 0).then(|| (self.word(0), self.word(8)))
@@ -120,7 +128,7 @@ impl Queue {
     /// Waits until there is something to read or the queue is closed. `between` is asked now and then.
     pub fn wait_for_items(&self, hand: Hand<'_>, between: &dyn Fn() -> bool) -> Result<(), QueueError> {
         let ready = || (self.may_have_items() || self.is_closed()).then_some(());
-        Ok(wait_for(ready, &self.words.items, Patience::unknown(), hand.by, between)?)
+        Ok(wait_for(ready, &self.words.items, Patience::streaming(), hand.by, between)?)
     }
 
     /// Waits on the readers' bell until `ready` says so. `between` is asked now and then.
@@ -148,11 +156,22 @@ impl Queue {
         let spare = self.words.form.log.load(Ordering::Relaxed) > KEPT_LOG;
         self.words.read.latch.let_go();
         if matches!(popped, Ok(true)) {
-            self.words.room.ring_if_waiting_for_published();
+            if self.words.room.has_waiters() && self.is_worth_waking_writers() {
+                self.words.room.ring();
+            }
             if spare {
                 self.shrink_if_empty(hand);
             }
         }
+    }
+
+    /// Whether a writer that sleeps should be woken for the room there is now. Where the capacity is large, a quarter of it has
+    /// to be free: a writer that is woken for each item costs more than it brings, and while three quarters are full nobody
+    /// lacks anything. Should readers stop before that, the writer finds the room at the end of its slice.
+    #[cold]
+    fn is_worth_waking_writers(&self) -> bool {
+        let capacity = self.words.form.capacity.load(Ordering::Relaxed);
+        capacity < LARGE_CAPACITY || self.unfinished() as u64 <= capacity - capacity / 4
     }
 
     #[inline(always)]

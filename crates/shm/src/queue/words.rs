@@ -5,8 +5,8 @@ use crate::latch::Latch;
 use crate::placed::{Line, Placed};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bytes of a cell: records begin at cells.
-pub(crate) const CELL: usize = 64;
+/// Bytes of a cell: records begin at cells. Half a line: what a small item fills decides how many lines it takes to the reader.
+pub(crate) const CELL: usize = 32;
 
 /// Where a record begins, or the queue ends: how many items and cells came before, both modulo 2³². One word holds
 /// both, so one store moves a queue's end or its beginning, and everybody sees items and cells that belong together.

@@ -10,6 +10,12 @@ use crate::wait::{Patience, wait_for};
 /// Looks of a waiting writer that are only content with room for many.
 const PATIENT_LOOKS: u32 = 60;
 
+/// How many cells ahead of the tail lines are asked for: a kilobyte.
+const AHEAD: u32 = 1024 / CELL as u32;
+
+/// Cells of a line.
+const CELL_LINE: u32 = 64 / CELL as u32;
+
 /// A record to write.
 pub struct Parcel<'a> {
     /// What the reader is told about the form of the bytes.
@@ -69,7 +75,7 @@ impl Queue {
                 looks += 1;
                 (self.is_closed() || self.has_room(need, looks < PATIENT_LOOKS)).then_some(())
             };
-            if let Err(error) = wait_for(room, &self.words.room, Patience::unknown(), hand.by, between) {
+            if let Err(error) = wait_for(room, &self.words.room, Patience::streaming(), hand.by, between) {
                 return if written > 0 { Ok(Pushed::Some(written)) } else { Err(error.into()) };
             }
         }
@@ -169,6 +175,11 @@ impl Queue {
                 };
             }
             self.put(tail.cells, mask, parcel, len);
+            // The exchange that lets the latch go waits for every line that was written, and a reader had these last. Those that
+            // records like this one will need soon are asked for now.
+            for cell in [AHEAD, AHEAD + CELL_LINE.min(need)] {
+                self.ring.prefetch_to_write(Self::place(tail.cells.wrapping_add(cell), mask));
+            }
             tail = tail.after(1, need);
             written += 1;
         }

@@ -29,6 +29,30 @@ impl<'a> Value<'a> {
         Value::decode_with(meta, payload, Some(payload), limits, true).map(Value::into_owned)
     }
 
+    /// What [`decode_local`](Value::decode_local) would read from the meta of a number, a short text or the like that stands alone; none for
+    /// anything else, what is malformed included.
+    #[inline]
+    pub fn decode_plain(meta: &'a [u8]) -> Option<Value<'a>> {
+        let (head, rest) = meta.split_first_chunk::<WORD>()?;
+        let head = u64::from_le_bytes(*head);
+        let (tag, argument) = (head as u8, head >> 8);
+        let short = |rest: &'a [u8]| {
+            let text = rest.get(..usize::try_from(argument).ok()?)?;
+            let filling = &rest[text.len()..];
+            let whole = text.len() < RAW_FROM && filling.len() == gap(argument, WORD) && filling.iter().all(|byte| *byte == 0);
+            whole.then_some(text)
+        };
+        match tag {
+            BYTES => short(rest).map(|bytes| Value::Bytes(Cow::Borrowed(bytes))),
+            STR => std::str::from_utf8(short(rest)?).ok().map(|text| Value::Str(Cow::Borrowed(text))),
+            INT if rest.is_empty() => Some(Value::Int(head as i64 >> 8)),
+            NIL if rest.is_empty() && argument == 0 => Some(Value::Nil),
+            BOOL if rest.is_empty() && argument <= 1 => Some(Value::Bool(argument == 1)),
+            FLOAT if argument == 0 => Some(Value::Float(f64::from_bits(u64::from_le_bytes(rest.try_into().ok()?)))),
+            _ => None,
+        }
+    }
+
     fn decode_with(meta: &'a [u8], payload: &'a [u8], held: Option<&'a SharedBytes>, limits: &Limits, local: bool) -> Result<Value<'a>> {
         limits.check_meta_len(meta.len() as u64)?;
         limits.check_payload_len(payload.len() as u64)?;

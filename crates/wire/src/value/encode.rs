@@ -47,7 +47,62 @@ impl<'v> EncodedValue<'v> {
     }
 }
 
+/// The meta of a value without parts, in the pieces it consists of: what a writer needs that copies them itself.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainMeta<'v> {
+    words: [u8; 2 * WORD],
+    words_len: usize,
+    text: &'v [u8],
+}
+
+impl<'v> PlainMeta<'v> {
+    /// The pieces, one after the other; some may be empty.
+    #[inline]
+    pub fn pieces(&self) -> [&[u8]; 3] {
+        const ZEROS: &[u8] = &[0; WORD];
+        [&self.words[..self.words_len], self.text, &ZEROS[..gap(self.text.len() as u64, WORD)]]
+    }
+
+    /// Bytes of all of them, a multiple of eight.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.words_len + self.text.len().next_multiple_of(WORD)
+    }
+
+    /// Never: a value has at least one word.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    fn new(first: [u8; WORD], second: Option<[u8; WORD]>, text: &'v [u8]) -> PlainMeta<'v> {
+        let mut words = [0; 2 * WORD];
+        words[..WORD].copy_from_slice(&first);
+        if let Some(second) = second {
+            words[WORD..].copy_from_slice(&second);
+        }
+        PlainMeta { words, words_len: if second.is_some() { 2 * WORD } else { WORD }, text }
+    }
+}
+
 impl Value<'_> {
+    /// What [`encode_local`](Value::encode_local) would write for a number, a short text or the like, which has no parts and no payload;
+    /// none for anything else. Costs no memory.
+    #[inline]
+    pub fn plain_meta(&self) -> Option<PlainMeta<'_>> {
+        let short = |tag: u8, text| Some(PlainMeta::new(word(tag, <[u8]>::len(text) as u64), None, text)).filter(|_| text.len() < RAW_FROM);
+        match self {
+            Value::Nil => Some(PlainMeta::new(word(NIL, 0), None, &[])),
+            Value::Bool(truth) => Some(PlainMeta::new(word(BOOL, u64::from(*truth)), None, &[])),
+            Value::Int(number) if is_narrow(*number) => Some(PlainMeta::new(word(INT, *number as u64 & ((1 << 56) - 1)), None, &[])),
+            Value::Int(number) => Some(PlainMeta::new(word(WIDE_INT, 0), Some(number.to_le_bytes()), &[])),
+            Value::Float(number) => Some(PlainMeta::new(word(FLOAT, 0), Some(number.to_bits().to_le_bytes()), &[])),
+            Value::Str(text) => short(STR, text.as_bytes()),
+            Value::Bytes(bytes) => short(BYTES, bytes),
+            Value::Opaque(bytes) => short(OPAQUE, bytes),
+            Value::List(_) | Value::Map(_) | Value::Tensor(_) | Value::Handle(_) => None,
+        }
+    }
+
     /// Lays the value out for sending; tensors and long strings are borrowed, not copied.
     ///
     /// Fails if it is nested deeper than [`MAX_DEPTH`], if a map has a nil key, or if meta or payload exceed `limits`.

@@ -30,7 +30,7 @@ use crate::error::{Result, WireError};
 
 pub use data::{Data, SharedBytes};
 pub use decode::lone_tensor;
-pub use encode::EncodedValue;
+pub use encode::{EncodedValue, PlainMeta};
 pub use handle::{Handle, HandleKind};
 pub use layout::{ALIGNMENT, MAX_AXES, MAX_DEPTH, RAW_FROM};
 

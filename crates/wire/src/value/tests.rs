@@ -207,3 +207,30 @@ fn limits_hold_on_both_sides() {
     assert_eq!(Value::decode(&[0; 17], &[], &limits), Err(WireError::TooLarge { part: "meta", len: 17, max: 16 }));
     assert_eq!(Value::decode(&[0; 16], &[0; 9], &limits), Err(WireError::TooLarge { part: "payload", len: 9, max: 8 }));
 }
+
+#[test]
+fn the_pieces_of_a_plain_value_are_its_encoding() {
+    let texts = [0, 1, 7, 8, 9, 64, 1023].map(|len| "t".repeat(len));
+    let mut values = vec![Value::Nil, Value::Bool(true), Value::Bool(false), Value::Float(-0.5)];
+    values.extend([0, 1, -1, i64::MAX, i64::MIN, 1 << 55, -(1 << 55), (1 << 55) - 1].map(Value::Int));
+    for text in &texts {
+        values.extend([Value::from(text.as_str()), Value::from(text.as_bytes()), Value::Opaque(text.as_bytes().into())]);
+    }
+    for value in &values {
+        let plain = value.plain_meta().expect("a value without parts");
+        let encoded = value.encode_local(Vec::new(), &Limits::default()).unwrap();
+        assert_eq!(plain.pieces().concat(), encoded.meta(), "{value:?}");
+        assert_eq!(plain.len(), encoded.meta().len());
+        let (whole, quick) = (Value::decode_local(encoded.meta(), &[], &Limits::default()).unwrap(), Value::decode_plain(encoded.meta()));
+        assert!(quick.is_none_or(|quick| quick == whole), "{value:?}");
+        // What is no encoding is left to the decoder that says why.
+        let longer = [encoded.meta(), &[0; 8]].concat();
+        let mut spoilt = encoded.meta().to_vec();
+        *spoilt.last_mut().unwrap() ^= 0x80;
+        for wrong in [&longer[..], &encoded.meta()[..encoded.meta().len() - 1], &spoilt, &[]] {
+            let quick = Value::decode_plain(wrong);
+            assert!(quick.is_none() || quick == Value::decode_local(wrong, &[], &Limits::default()).ok(), "{value:?}, {wrong:?}");
+        }
+    }
+    assert!(Value::from("t".repeat(1024)).plain_meta().is_none() && Value::List(Vec::new()).plain_meta().is_none());
+}

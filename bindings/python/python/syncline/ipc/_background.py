@@ -8,7 +8,8 @@ from typing import Any
 
 from syncline._errors import Closed, Timeout, UnknownKey
 from syncline.ipc import _start
-from syncline.ipc._crew import Job, crew, until
+from syncline.ipc._crew import crew, until
+from syncline.ipc._job import Job
 
 
 class BackgroundTaskPool:

@@ -25,48 +25,12 @@ from syncline import _native
 from syncline._errors import Closed, SynclineError, Timeout
 from syncline.ipc import _functions, _start, _worker
 from syncline.ipc._failures import died, unpacked
+from syncline.ipc._job import Job, Stats
 from syncline.ipc._nothing import NOTHING
 
 SLICE = 0.1  # seconds between two looks at whether all workers live
 AHEAD = 0.002  # seconds of work that a process is given ahead
 MOST_AHEAD = 64
-
-
-class Job:
-    """Some numbers for which one function is called, and what came of each."""
-
-    def __init__(self, total: int, function: Any, args: tuple[Any, ...], init: Any = None, numbered: bool = True) -> None:
-        self.total = total
-        self.name = _functions.name_of(function)
-        self.call = (init, function, args, numbered)
-        self.waiting: collections.deque[tuple[int, int]] = collections.deque([(1, total + 1)] if total else [])
-        self.results: dict[int, Any] = {}
-        self.errors: dict[int, BaseException] = {}
-        self.ended = 0
-        self.seconds = 0.0
-        self.token = 0
-        self.work = b""
-
-    @property
-    def over(self) -> bool:
-        return self.ended == self.total
-
-    def next(self, most: int) -> tuple[int, int]:
-        """Takes at most so many numbers that nobody has."""
-        first, end = self.waiting.popleft()
-        if end - first > most:
-            self.waiting.appendleft((first + most, end))
-            end = first + most
-        return first, end
-
-    def note(self, number: int, good: bool, made: Any, seconds: float) -> None:
-        (self.results if good else self.errors)[number] = made
-        self.ended += 1
-        self.seconds += seconds
-
-
-class Stats(dict[str, Any]):
-    """What a worker did: ``worker``, ``pid``, ``tasks``, ``failed``, ``seconds``, ``cpu_seconds``, ``alive``."""
 
 
 class ProcessCrew:
@@ -80,7 +44,8 @@ class ProcessCrew:
         self.jobs: dict[int, Job] = {}
         self.workers: list[_Process] = []
         self.closed = self.killed = False
-        self.maker = os.getpid()
+        self.maker, self.born = os.getpid(), time.time()
+        self.surroundings: Any = None  # what its processes found when they were started
         self.attended = 0
         self.unattended = threading.Condition()
         self.foreman: threading.Thread | None = None
@@ -179,7 +144,12 @@ class ProcessCrew:
                     # No more than a fair share: the last numbers are spread over all.
                     left = sum(end - first for first, end in job.waiting)
                     share = max(1, left // (2 * len(self.workers)))
-                    worker.give(job, *job.next(min(room, share)))
+                    first, end = job.next(min(room, share))
+                    if not worker.give(job, first, end):
+                        # It has waited long enough and went home; somebody else takes its place and its numbers.
+                        job.waiting.appendleft((first, end))
+                        worker.alive = False
+                        self._hire()
 
     def _look(self) -> bool:
         """Finds out who has died; true when somebody has."""
@@ -228,6 +198,23 @@ class ProcessCrew:
 
     def has_ended(self) -> bool:
         return self.closed and all(worker.has_ended() for worker in self.workers)
+
+    def rest(self) -> bool:
+        """Lets the workers go home unless they hear something soon; false when they cannot be used again."""
+        with self.lock:
+            if self.closed or self.jobs or not all(worker.alive for worker in self.workers):
+                return False
+            return all(worker.tasks.write([_worker.REST]) == _native.Channel.OPEN for worker in self.workers)
+
+    def resume(self) -> bool:
+        """Calls workers that rest back; false when one has gone home."""
+        with self.lock:
+            if not all(worker.tasks.write([_worker.STAY]) == _native.Channel.OPEN for worker in self.workers):
+                return False
+            for worker in self.workers:
+                worker.done = worker.failed = 0
+                worker.seconds = worker.cpu_seconds = 0.0
+            return not any(worker.has_ended() for worker in self.workers)
 
     def close(self) -> None:
         """No more jobs: workers end when they have done what they were given."""
@@ -299,12 +286,18 @@ class _Process:
         ahead = 1 if each is None else int(AHEAD / max(each, AHEAD / MOST_AHEAD))
         return max(1, ahead) + 1 - len(self.given) if ahead > 1 else 1 - len(self.given)
 
-    def give(self, job: Job, first: int, end: int) -> None:
-        if job.token not in self.knows:
-            self.knows.add(job.token)
-            self.tasks.write([_worker.WORK, job.token, job.work])
+    def give(self, job: Job, first: int, end: int) -> bool:
+        """Hands it some numbers; false when it has gone home."""
+        run = [_worker.RUN, job.token, first, end]
+        if job.token in self.knows:
+            status = self.tasks.write(run)
+        else:
+            status = self.tasks.write([_worker.WORK, job.token, job.work], run)  # both or none
+        if status != _native.Channel.OPEN:
+            return False
+        self.knows.add(job.token)
         self.given.extend((job.token, number) for number in range(first, end))
-        self.tasks.write([_worker.RUN, job.token, first, end])
+        return True
 
     def forget(self, job: Job) -> None:
         if job.token in self.knows:

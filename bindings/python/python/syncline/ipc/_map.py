@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from syncline._errors import Timeout
-from syncline.ipc import _start
-from syncline.ipc._crew import Crew, Job, Stats, crew, until
+from syncline.ipc import _parking, _start
+from syncline.ipc._crew import Crew, ProcessCrew, crew, until
 from syncline.ipc._failures import MapError, line, raised
+from syncline.ipc._job import Job, Stats
 from syncline.ipc._progress import Bar
 
 
@@ -18,8 +19,8 @@ class Map:
 
     __module__ = "syncline.ipc"
 
-    def __init__(self, job: Job, crew: Crew, own: bool, progress: bool) -> None:
-        self._job, self._crew, self._own = job, crew, own
+    def __init__(self, job: Job, crew: Crew, own: bool, progress: bool, parks: bool = False) -> None:
+        self._job, self._crew, self._own, self._parks = job, crew, own, parks
         self._bar = Bar(job.name, job.total) if progress else None
         self._joined = False
         self._stats: list[Stats] | None = None
@@ -37,13 +38,20 @@ class Map:
         self._joined = True
         job = self._job
         if self._own:
-            self._crew.end()
-            self._stats = self._crew.statistics()
+            self._end()
         results, job.results = job.results, {}
         errors, job.errors = job.errors, {}
         if errors:
             raise self._failed(errors)
         return [results[number] for number in sorted(results)]
+
+    def _end(self) -> None:
+        if self._parks and isinstance(self._crew, ProcessCrew):
+            self._stats = self._crew.statistics()
+            _parking.park(self._crew)
+        else:
+            self._crew.end()
+            self._stats = self._crew.statistics()
 
     def check_errors(self) -> None:
         """Raises what has failed so far, while others still run; ``join()`` then returns what the others return."""
@@ -147,15 +155,17 @@ def map_extended(
         raise TypeError("map_extended arg #2 expected a function, source text or None")
     size = n if isinstance(processes, bool) else _checked_size(int(processes), n)
     job = Job(n, f, args, init)
-    made = crew(size, bool(processes), start_method)
+    # Processes that are shared by many calls may go on to the next map; what an init has done to them would be seen there.
+    parks = bool(processes) and not isinstance(processes, bool) and size < n and init is None and start_method != "fork"
+    made = _parking.hired(size, start_method, f) if parks else crew(size, bool(processes), start_method)
     try:
         made.submit(job, one_each=size == n)
-        if size == n:
+        if size == n and not parks:
             made.close()  # each has its task already and ends after it, joined or not
     except BaseException:
         made.kill()
         raise
-    return Map(job, made, True, progress)
+    return Map(job, made, True, progress, parks)
 
 
 class Pool:

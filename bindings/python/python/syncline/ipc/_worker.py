@@ -3,6 +3,8 @@
     [WORK, token, bytes]         a function with its arguments, told once
     [RUN, token, first, last]    call it with these numbers
     [FORGET, token]              it is not needed any more
+    [REST]                       go home unless you hear something soon
+    [STAY]                       wait as long as it takes
     (token, number, worker, ok, result or error, seconds, processor seconds)      the answer to each number
 """
 
@@ -18,6 +20,7 @@ from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
+from syncline._errors import Timeout
 from syncline._native import ipc_let_go
 from syncline.ipc import _functions
 from syncline.ipc._failures import packed
@@ -25,7 +28,8 @@ from syncline.ipc._failures import packed
 if TYPE_CHECKING:
     from syncline._native import Channel
 
-WORK, RUN, FORGET = 0, 1, 2
+WORK, RUN, FORGET, REST, STAY = range(5)
+IDLE = 10.0  # seconds that a worker rests before it goes home
 
 Work = Callable[[int], Any]
 
@@ -36,14 +40,26 @@ def main(worker: int, channels: bytes) -> None:
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then decides about its workers
     works: dict[int, Work] = {}
-    for message in tasks:
-        kind, token, *rest = message
-        if kind == WORK:
-            works[token] = opened(rest[0])
+    resting = False
+    while True:
+        try:
+            status, message = tasks.read(timeout=IDLE if resting else None)
+        except Timeout:
+            tasks.close()  # from here on its crew is told that nobody is here; what it wrote before is still done
+            resting = False
+            continue
+        if status == tasks.DRAINED:
+            return
+        kind, *rest = message
+        if kind in (REST, STAY):
+            resting = kind == REST
+        elif kind == WORK:
+            works[rest[0]] = opened(rest[1])
         elif kind == FORGET:
-            works.pop(token, None)
+            works.pop(rest[0], None)
         else:
-            for number in range(rest[0], rest[1]):
+            token, first, end = rest
+            for number in range(first, end):
                 answer(results, worker, token, number, works[token])
 
 

@@ -1,0 +1,45 @@
+"""What a crew is given to do, and what became of it."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from syncline.ipc import _functions
+
+
+class Job:
+    """Some numbers for which one function is called, and what came of each."""
+
+    def __init__(self, total: int, function: Any, args: tuple[Any, ...], init: Any = None, numbered: bool = True) -> None:
+        self.total = total
+        self.name = _functions.name_of(function)
+        self.call = (init, function, args, numbered)
+        self.waiting: collections.deque[tuple[int, int]] = collections.deque([(1, total + 1)] if total else [])
+        self.results: dict[int, Any] = {}
+        self.errors: dict[int, BaseException] = {}
+        self.ended = 0
+        self.seconds = 0.0
+        self.token = 0
+        self.work = b""
+
+    @property
+    def over(self) -> bool:
+        return self.ended == self.total
+
+    def next(self, most: int) -> tuple[int, int]:
+        """Takes at most so many numbers that nobody has."""
+        first, end = self.waiting.popleft()
+        if end - first > most:
+            self.waiting.appendleft((first + most, end))
+            end = first + most
+        return first, end
+
+    def note(self, number: int, good: bool, made: Any, seconds: float) -> None:
+        (self.results if good else self.errors)[number] = made
+        self.ended += 1
+        self.seconds += seconds
+
+
+class Stats(dict[str, Any]):
+    """What a worker did: ``worker``, ``pid``, ``tasks``, ``failed``, ``seconds``, ``cpu_seconds``, ``alive``."""
