@@ -91,6 +91,14 @@ pub(crate) fn is_open() -> bool {
     matches!(*state(), State::Open(_))
 }
 
+/// The session of the job that is open in this process.
+pub(crate) fn open_session() -> Option<Arc<Session>> {
+    match &*state() {
+        State::Open(session) => Some(Arc::clone(session)),
+        _ => None,
+    }
+}
+
 /// Called in a forked child: the session stays its parent's, untouched.
 #[pyfunction]
 pub(crate) fn forget_in_child() {

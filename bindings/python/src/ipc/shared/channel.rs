@@ -9,7 +9,7 @@ use syncline::ipc::{self, ChannelOptions, Family, Status, Value};
 use super::family;
 use super::handle::{Handled, reduce};
 use super::parcel::{Arrays, Parcel, unpacked};
-use super::{nothing, open_end, wait};
+use super::{nothing, open_end, quick, wait};
 use crate::errors;
 
 /// Many writers, many readers, first in first out; between threads and processes. `syncline.ipc.channel()` makes it.
@@ -25,6 +25,15 @@ pub(crate) struct Channel {
 impl Channel {
     pub(super) fn over(family: &Family, inner: ipc::Channel) -> Channel {
         Channel { inner, family: family.clone() }
+    }
+
+    /// Writes what takes no longer than letting the interpreter go would; that is done only to wait for room.
+    fn write_small(&self, py: Python<'_>, value: &Value<'_>, timeout: Option<f64>) -> PyResult<Status> {
+        if let Some(status) = self.inner.try_write(value).map_err(|error| errors::of_ipc(py, &error))? {
+            return Ok(status);
+        }
+        let by = open_end(py, timeout)?;
+        wait(py, || self.inner.write(value, by))
     }
 }
 
@@ -75,20 +84,26 @@ impl Channel {
     /// An argument that cannot travel raises before anything is written. While the channel is full, waits, at most `timeout` seconds.
     #[pyo3(signature = (*items, timeout = None))]
     fn write(&self, py: Python<'_>, items: &Bound<'_, PyTuple>, timeout: Option<f64>) -> PyResult<u8> {
-        let by = open_end(py, timeout)?;
-        let refused = |cause| errors::of_ipc(py, &ipc::Error::Unsendable { operation: "write", cause });
+        let failed = |error| errors::of_ipc(py, &error);
+        let refused = |cause| failed(ipc::Error::Unsendable { operation: "write", cause });
         let status = if items.len() == 1 {
-            let parcel = Parcel::of(&items.get_item(0)?)?;
-            let value = parcel.value(py).map_err(refused)?;
-            if self.inner.capacity().is_none() && parcel.is_small(py) {
-                // Nothing to wait for: another thread's turn would cost more than the write.
-                self.inner.write(&value, by).map_err(|error| errors::of_ipc(py, &error))?
+            let item = items.get_item(0)?;
+            if let Some(value) = quick::value(&item) {
+                self.write_small(py, &value, timeout)?
             } else {
-                wait(py, || self.inner.write(&value, by))?
+                let parcel = Parcel::of(&item)?;
+                let value = parcel.value(py).map_err(refused)?;
+                if parcel.is_small(py) {
+                    self.write_small(py, &value, timeout)?
+                } else {
+                    let by = open_end(py, timeout)?;
+                    wait(py, || self.inner.write(&value, by))?
+                }
             }
         } else {
             let parcels: Vec<Parcel> = items.iter().map(|item| Parcel::of(&item)).collect::<PyResult<_>>()?;
             let values: Vec<Value<'_>> = parcels.iter().map(|parcel| parcel.value(py)).collect::<Result<_, _>>().map_err(refused)?;
+            let by = open_end(py, timeout)?;
             wait(py, || self.inner.write_all(&values, by))?
         };
         Ok(code(status))
@@ -101,17 +116,22 @@ impl Channel {
     #[pyo3(signature = (nonblocking = false, timeout = None))]
     fn read<'py>(&self, py: Python<'py>, nonblocking: bool, timeout: Option<f64>) -> PyResult<(u8, Bound<'py, PyAny>)> {
         // What is there already needs no wait, and so nobody else in between.
-        let mut read = self.inner.try_read().map_err(|error| errors::of_ipc(py, &error))?;
-        if read.item.is_none() && read.status != Status::Drained && !nonblocking {
-            let by = open_end(py, timeout)?;
-            read = wait(py, || self.inner.read(by))?;
+        let mut by = None;
+        loop {
+            let (status, item) =
+                self.inner.try_read_with(|value| unpacked(py, value, Arrays::Own)).map_err(|error| errors::of_ipc(py, &error))?;
+            match item {
+                Some(item) => return Ok((code(status), item?)),
+                None if status == Status::Drained => return Ok((code(status), py.None().into_bound(py))),
+                None if nonblocking => return Ok((code(status), nothing(py)?)),
+                None => {}
+            }
+            let by = match by {
+                Some(by) => by,
+                None => *by.insert(open_end(py, timeout)?),
+            };
+            wait(py, || self.inner.wait_for_item(by))?;
         }
-        let item = match read.item {
-            Some(item) => unpacked(py, item, Arrays::Own)?,
-            None if read.status == Status::Drained => py.None().into_bound(py),
-            None => nothing(py)?,
-        };
-        Ok((code(read.status), item))
     }
 
     /// All items that are there, at least one and at most `most`, as a list; empty only when the channel is drained. One wait for many.

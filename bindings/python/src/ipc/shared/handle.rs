@@ -57,7 +57,7 @@ pub(crate) fn ipc_open_handle<'py>(py: Python<'py>, kind: u8, family: u64, numbe
 }
 
 /// Opens a handle that came through a channel of its family.
-pub(super) fn of_value<'py>(py: Python<'py>, value: &Value<'static>) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn of_value<'py>(py: Python<'py>, value: &Value<'_>) -> PyResult<Bound<'py, PyAny>> {
     let Value::Handle(handle) = value else {
         return Err(errors::of_class(py, "SynclineError", format!("a {} is no handle", value.type_name())));
     };
@@ -66,7 +66,7 @@ pub(super) fn of_value<'py>(py: Python<'py>, value: &Value<'static>) -> PyResult
     open(py, &family, value)
 }
 
-fn open<'py>(py: Python<'py>, family: &Family, value: &Value<'static>) -> PyResult<Bound<'py, PyAny>> {
+fn open<'py>(py: Python<'py>, family: &Family, value: &Value<'_>) -> PyResult<Bound<'py, PyAny>> {
     let Value::Handle(handle) = value else { unreachable!("looked at before") };
     let failed = |error: ipc::Error| errors::of_ipc(py, &error);
     Ok(match handle.kind {

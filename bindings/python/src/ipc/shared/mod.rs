@@ -5,6 +5,7 @@ mod family;
 mod handle;
 mod mutex;
 mod parcel;
+mod quick;
 mod table;
 mod workqueue;
 
