@@ -106,6 +106,7 @@ static void family(syncline_tree *tree, int worker, int workers)
     if (worker == 0) OK(syncline_workqueue_create(family, "doubles", &queue, NULL));
     OK(syncline_tree_barrier(tree)); /* whoever makes a queue owns it */
     if (worker != 0) OK(syncline_workqueue_create(family, "doubles", &queue, NULL));
+    OK(syncline_tree_barrier(tree)); /* and the name is free again once all have left it */
     if (worker == 0) {
         for (int i = 1; i <= 100; ++i) {
             OK(syncline_value_int(i, &value));
