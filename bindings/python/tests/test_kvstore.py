@@ -340,7 +340,9 @@ def test_urgent_calls_overtake_those_that_wait() -> None:
     kv.set_updater(note)
     queued, futures = {}, []
     for key in range(count):
-        futures.append(kv.push(key, full(1), priority=int(urgency[key]), wait=False))
+        future = kv.push(key, full(1), priority=int(urgency[key]), wait=False)
+        assert future is not None
+        futures.append(future)
         queued[key] = time.monotonic()
     for future in futures:
         future.wait()

@@ -63,6 +63,7 @@ class _Described:
     """A class whose annotated attributes are its options: by keyword, with MXNet's defaults, those of its bases too."""
 
     _described: ClassVar[dict[str, inspect.Parameter]] = {}
+    __dataclass_transform__: ClassVar[dict[str, Any]]  # the decorator leaves it here
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls) -> None:
