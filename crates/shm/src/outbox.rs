@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::mapping::HUGE;
 use crate::mortality::moment;
 use crate::placed::{AtomicWord, Line, Placed, Shared};
 use crate::segment::Segment;
@@ -105,10 +106,10 @@ pub struct Outbox {
     entries: Vec<Shared<EntryWords>>,
     body: NonNull<u8>,
     body_len: usize,
-    _segment: Arc<Segment>,
+    segment: Arc<Segment>,
 }
 
-// SAFETY: the body pointer leads into the segment, which is mapped while `_segment` lives. Who may touch which bytes
+// SAFETY: the body pointer leads into the segment, which is mapped while `segment` lives. Who may touch which bytes
 // when is ordered by `published` and `applied`, both atomic.
 unsafe impl Send for Outbox {}
 // SAFETY: as above.
@@ -132,7 +133,7 @@ impl Outbox {
             entries: (0..ENTRIES as usize).map(|index| segment.place(ENTRIES_AT + index * size_of::<EntryWords>())).collect(),
             body: segment.address(BODY_AT, body_len),
             body_len,
-            _segment: segment,
+            segment,
         }
     }
 
@@ -300,7 +301,12 @@ impl Post {
         if empty {
             self.used = 0;
         }
-        self.budget = self.budget.max(need).max(least).min(self.outbox.body_len);
+        let budget = self.budget.max(need).max(least).min(self.outbox.body_len);
+        if budget > self.budget && need >= HUGE {
+            // Only saves time: huge pages where there are some. Without them, or without memory, pages come as they are touched.
+            let _ = self.outbox.segment.reserve(BODY_AT, need);
+        }
+        self.budget = budget;
         if self.used + need > self.budget || sequence > applied + ENTRIES {
             return Err(Full::Wait);
         }

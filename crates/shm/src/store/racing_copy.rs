@@ -11,15 +11,109 @@
 #[inline]
 pub(super) unsafe fn copy_racing(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise, passed on.
+    // SAFETY: the caller's promise, passed on; whole lines first, then the rest. The wide copy runs where it was found.
     unsafe {
-        copy_x86(from, to, len)
+        let lines = if len >= WIDE && is_x86_feature_detected!("avx512f") { len / LINE } else { 0 };
+        if lines > 0 {
+            lines_by_64(from, to, lines);
+        }
+        copy_x86(from.add(lines * LINE), to.add(lines * LINE), len - lines * LINE);
     };
     #[cfg(not(target_arch = "x86_64"))]
     // SAFETY: the caller's promise, passed on.
     unsafe {
         copy_volatile(from, to, len)
     };
+}
+
+/// As [`copy_racing`], without fetching the lines of `to` into the cache.
+///
+/// # Safety
+/// As there.
+pub(super) unsafe fn copy_racing_past_cache(from: *const u8, to: *mut u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promise, passed on: the three pieces make up the whole, and the middle one begins on a line of `to`.
+    unsafe {
+        let head = to.align_offset(LINE).min(len);
+        let lines = (len - head) / LINE;
+        let tail = head + lines * LINE;
+        copy_x86(from, to, head);
+        if lines > 0 {
+            stream_lines(from.add(head), to.add(head), lines);
+        }
+        copy_x86(from.add(tail), to.add(tail), len - tail);
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's promise, passed on.
+    unsafe {
+        copy_volatile(from, to, len)
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+/// From here on the widest registers are worth looking for. A line stored at once is taken over at once: what was read by another core
+/// meanwhile is written back three to five times as fast as by quarters of lines.
+#[cfg(target_arch = "x86_64")]
+const WIDE: usize = 1024;
+
+/// Lines, each by way of one register; there is at least one.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn lines_by_64(from: *const u8, to: *mut u8, lines: usize) {
+    use std::arch::asm;
+    // SAFETY: as in `copy_x86`, for `lines` times 64 bytes.
+    unsafe {
+        asm!(
+            "2:",
+            "vmovups {a}, [{from}]",
+            "vmovups [{to}], {a}",
+            "add {from}, 64",
+            "add {to}, 64",
+            "dec {lines}",
+            "jnz 2b",
+            a = out(zmm_reg) _,
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            lines = inout(reg) lines => _,
+            options(nostack),
+        );
+    }
+}
+
+/// Lines by way of four registers to memory itself, asked for 1 KB ahead; there is at least one, and `to` begins on a line.
+#[cfg(target_arch = "x86_64")]
+unsafe fn stream_lines(from: *const u8, to: *mut u8, lines: usize) {
+    use std::arch::asm;
+    // SAFETY: as in `copy_x86`, for `lines` times 64 bytes, with aligned stores. The prefetch may point behind the end, where it does
+    // nothing. The fence orders the stores before the second look at the stripe and whatever follows.
+    unsafe {
+        asm!(
+            "2:",
+            "prefetcht0 [{from} + 1024]",
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 16]",
+            "movups {c}, [{from} + 32]",
+            "movups {d}, [{from} + 48]",
+            "movntps [{to}], {a}",
+            "movntps [{to} + 16], {b}",
+            "movntps [{to} + 32], {c}",
+            "movntps [{to} + 48], {d}",
+            "add {from}, 64",
+            "add {to}, 64",
+            "dec {lines}",
+            "jnz 2b",
+            "sfence",
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            lines = inout(reg) lines => _,
+            options(nostack),
+        );
+    }
 }
 
 /// 64 bytes a turn through four registers of the baseline, then the rest by bytes.
@@ -94,12 +188,12 @@ mod tests {
 
     #[test]
     fn every_length_and_alignment_arrives() {
-        let source: Vec<u8> = (0..300).map(|i| i as u8).collect();
-        for copy in [copy_racing as unsafe fn(*const u8, *mut u8, usize), copy_volatile] {
-            for (skip, shift) in [(0, 0), (1, 1), (3, 0), (8, 5)] {
-                for len in [0, 1, 7, 8, 15, 63, 64, 65, 127, 128, 200] {
-                    let mut target = vec![0xee; 300];
-                    // SAFETY: both ranges lie inside their vectors (8 + 200 < 300).
+        let source: Vec<u8> = (0..1200).map(|i| (i * 7 / 3) as u8).collect();
+        for copy in [copy_racing as unsafe fn(*const u8, *mut u8, usize), copy_racing_past_cache, copy_volatile] {
+            for (skip, shift) in [(0, 0), (1, 1), (3, 0), (8, 5), (0, 16), (7, 63)] {
+                for len in [0, 1, 7, 8, 15, 63, 64, 65, 127, 128, 200, 1023, 1024, 1100] {
+                    let mut target = vec![0xee; 1200];
+                    // SAFETY: both ranges lie inside their vectors (63 + 1100 < 1200).
                     unsafe { copy(source.as_ptr().add(skip), target.as_mut_ptr().add(shift), len) };
                     assert_eq!(target[shift..shift + len], source[skip..skip + len]);
                     assert!(target[shift + len..].iter().all(|byte| *byte == 0xee), "nothing behind the end is touched");

@@ -9,7 +9,7 @@ use syncline_shm::store::{Hand, Hold, Progress};
 
 use super::{Emit, LocalShare};
 use crate::AddOptions;
-use crate::updater::{Block, apply};
+use crate::updater::{Block, apply, apply_into_both};
 
 /// Whose add it is, and what it says to the updater.
 #[derive(Clone, Copy)]
@@ -224,12 +224,10 @@ impl LocalShare {
         if updater.is_stateless() {
             hold.change_values(elements.clone(), progress, |old, new| {
                 let states_new: [&mut [u8]; 2] = [&mut [], &mut []];
-                apply(updater, self.dtype, author.options, Block { old, delta, new: &mut *new, states_old: [&[], &[]], states_new });
+                let block = Block { old, delta, new: &mut *new, states_old: [&[], &[]], states_new };
+                self.apply_and_emit(author.options, block, elements.start, emit);
                 if epoch != 0 {
                     self.stamp(author.worker, elements.start, old, new);
-                }
-                if let Some(emit) = emit {
-                    emit.block(elements.start, new);
                 }
             });
             return;
@@ -239,13 +237,24 @@ impl LocalShare {
         hold.change(elements.clone(), &lanes[..1 + states], progress, |old, mut new| {
             let [values, first, second] = &mut new;
             let block = Block { old: old[0], delta, new: values, states_old: [old[1], old[2]], states_new: [first, second] };
-            apply(updater, self.dtype, author.options, block);
+            self.apply_and_emit(author.options, block, elements.start, emit);
             if epoch != 0 {
                 self.stamp(author.worker, elements.start, old[0], new[0]);
             }
-            if let Some(emit) = emit {
-                emit.block(elements.start, new[0]);
-            }
         });
+    }
+
+    /// Computes the new values of a block that begins at element `first`, and hands them on while they are at hand.
+    #[inline]
+    pub(crate) fn apply_and_emit(&self, options: &AddOptions, block: Block<'_>, first: u64, emit: Option<&mut (dyn Emit + '_)>) {
+        let (updater, dtype) = (self.place.spec.updater, self.dtype);
+        let Some(emit) = emit else { return apply(updater, dtype, options, block) };
+        let past_cache = emit.past_cache();
+        if let Some(place) = emit.place(first, block.new.len()) {
+            return apply_into_both(updater, dtype, options, block, place, past_cache);
+        }
+        let Block { old, delta, new, states_old, states_new } = block;
+        apply(updater, dtype, options, Block { old, delta, new: &mut *new, states_old, states_new });
+        emit.block(first, new);
     }
 }

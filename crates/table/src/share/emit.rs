@@ -8,10 +8,15 @@ pub(crate) trait Emit {
     /// Values from element `first` of the share on; called with a stripe in hand, so it only copies.
     fn block(&mut self, first: u64, values: &[u8]);
 
-    /// Where values from `first` on may be copied to without a detour, if there is such a place.
-    fn room(&mut self, first: u64, bytes: usize) -> Option<&mut [u8]> {
+    /// Where values from `first` on may be written to without a detour, if there is such a place: then `block` is not called for them.
+    fn place(&mut self, first: u64, bytes: usize) -> Option<&mut [u8]> {
         let _ = (first, bytes);
         None
+    }
+
+    /// Whether that place is better written past the cache.
+    fn past_cache(&self) -> bool {
+        false
     }
 
     /// A stripe is complete and free again: the time to do something slow.
@@ -24,7 +29,7 @@ pub(crate) trait Emit {
 pub(crate) struct IntoArray<'a> {
     pub(crate) out: &'a mut [u8],
     pub(crate) element: usize,
-    /// The array is one of many that no cache holds together.
+    /// The array is larger than a core's own cache, so whoever reads it next fetches it anyway.
     pub(crate) past_cache: bool,
 }
 
@@ -37,8 +42,12 @@ impl Emit for IntoArray<'_> {
     }
 
     #[inline]
-    fn room(&mut self, first: u64, bytes: usize) -> Option<&mut [u8]> {
+    fn place(&mut self, first: u64, bytes: usize) -> Option<&mut [u8]> {
         let at = first as usize * self.element;
         Some(&mut self.out[at..at + bytes])
+    }
+
+    fn past_cache(&self) -> bool {
+        self.past_cache
     }
 }

@@ -22,14 +22,17 @@ use crate::{AddOptions, Consistency, Spec, Updater};
 /// Bytes of values that one stripe holds.
 const STRIPE: usize = 64 << 10;
 /// Bytes of values that one change touches: old, delta, new and result stay in the first-level cache together.
-const BLOCK: usize = 8 << 10;
+pub(super) const BLOCK: usize = 8 << 10;
 /// An outbox may always hold this much before it has to run empty.
 pub(crate) const LEAST_IN_FLIGHT: usize = 1 << 20;
 /// Adds up to this size are applied at once: the table is in the cache, and nobody gains by waiting.
 const APPLY_AT_ONCE: usize = 256 << 10;
-/// From this size of all workers' arrays together, copies of whole arrays go past the cache: each worker has three of them in use (delta,
+/// From this size of all workers' arrays together, deltas are staged past the cache: each worker has three arrays in use (delta,
 /// outbox, result), and what does not fit into a cache only pushes out the table.
-const PAST_CACHE: usize = 64 << 20;
+const STAGED_PAST_CACHE: usize = 64 << 20;
+/// From this size on, a result goes past the cache into the caller's array: a core's own cache does not hold it for whoever reads it
+/// next, and the lines that it overwrites need not be fetched. Measured in `kernels/both.rs`.
+const GOT_PAST_CACHE: usize = 4 << 20;
 
 /// What a share needs to know of its surroundings.
 pub(crate) struct Place {
@@ -102,7 +105,7 @@ pub(crate) struct LocalShare {
     /// This process is the only one that has the share: nobody can inherit, so nothing needs a record.
     pub(crate) alone: bool,
     /// Whole adds and gets of all workers together are more than a cache holds.
-    pub(crate) past_cache: bool,
+    stages_past_cache: bool,
     pub(super) turns: Turns,
     /// Where the neighbours sleep.
     bells: Vec<syncline_shm::Shared<Bell>>,
@@ -134,7 +137,7 @@ impl LocalShare {
             block: if gradient.is_some() { gradient::BLOCK } else { block },
             gradient,
             alone: place.hands.len() == 1 && place.workers.len() == 1,
-            past_cache: store.layout().elements as usize * dtype.size() * workers >= PAST_CACHE,
+            stages_past_cache: store.layout().elements as usize * dtype.size() * workers >= STAGED_PAST_CACHE,
             turns: Turns::new(),
             bells: place.hands.iter().filter_map(|rank| place.vigil.bell(*rank)).collect(),
             store,
@@ -157,7 +160,7 @@ impl LocalShare {
 
     /// Copies a delta to where it is staged.
     pub(crate) fn copy_delta(&self, room: &mut [u8], delta: &[u8]) {
-        if self.past_cache && delta.len() == self.bytes() { copy_past_cache(room, delta) } else { room.copy_from_slice(delta) }
+        if self.stages_past_cache && delta.len() == self.bytes() { copy_past_cache(room, delta) } else { room.copy_from_slice(delta) }
     }
 
     /// The name of an operation on this table, for errors.
@@ -354,7 +357,7 @@ impl LocalShare {
         match rows {
             Selection::All => {
                 let element = self.dtype.size();
-                self.catch_up(worker, own_adds, Some(&mut IntoArray { out, element, past_cache: self.past_cache }), by)
+                self.catch_up(worker, own_adds, Some(&mut IntoArray { past_cache: out.len() >= GOT_PAST_CACHE, out, element }), by)
             }
             Selection::Rows(ids) => {
                 self.check_rows("get", ids)?;

@@ -13,6 +13,7 @@ use syncline_cluster::{Deadline, Error};
 use syncline_shm::store::{Hand, Hold, Progress};
 
 use super::apply::Add;
+use super::local::BLOCK;
 use super::{Emit, LocalShare};
 use crate::gradient::RoundStep;
 use crate::updater::{Block, apply, apply_in_place};
@@ -219,6 +220,7 @@ impl LocalShare {
         mut emit: Option<&mut (dyn Emit + '_)>,
     ) {
         let (updater, element) = (self.place.spec.updater, self.dtype.size());
+        let mut sum = [0; BLOCK];
         let mut step = 0;
         let mut at = elements.start;
         while at < elements.end {
@@ -227,21 +229,24 @@ impl LocalShare {
             if step > done {
                 let bytes = at as usize * element..end as usize * element;
                 hold.change_values(at..end, Progress::Stripe(word(round, step)), |old, values| {
-                    match adds.split_first() {
-                        Some((first, rest)) => {
-                            let states_new: [&mut [u8]; 2] = [&mut [], &mut []];
-                            let delta = first.delta(bytes.clone());
-                            let block = Block { old, delta, new: &mut *values, states_old: [&[], &[]], states_new };
-                            apply(updater, self.dtype, &first.options, block);
-                            for add in rest {
-                                apply_in_place(updater, self.dtype, values, add.delta(bytes.clone()));
-                            }
+                    let Some((last, others)) = adds.split_last() else {
+                        values.copy_from_slice(old);
+                        if let Some(emit) = emit.as_deref_mut() {
+                            emit.block(at, values);
                         }
-                        None => values.copy_from_slice(old),
+                        return;
+                    };
+                    // All but the last add make a sum in the first-level cache, which the last one makes the new values of.
+                    let sum = &mut sum[..values.len()];
+                    for (index, add) in others.iter().enumerate() {
+                        let delta = add.delta(bytes.clone());
+                        match index {
+                            0 => apply(updater, self.dtype, &add.options, stateless(old, delta, sum)),
+                            _ => apply_in_place(updater, self.dtype, sum, delta),
+                        }
                     }
-                    if let Some(emit) = emit.as_deref_mut() {
-                        emit.block(at, values);
-                    }
+                    let old = if others.is_empty() { old } else { sum };
+                    self.apply_and_emit(&last.options, stateless(old, last.delta(bytes.clone()), values), at, emit.as_deref_mut());
                 });
             }
             at = end;
@@ -295,6 +300,11 @@ impl LocalShare {
             at = end;
         }
     }
+}
+
+/// A block of values alone.
+fn stateless<'a>(old: &'a [u8], delta: &'a [u8], new: &'a mut [u8]) -> Block<'a> {
+    Block { old, delta, new, states_old: [&[], &[]], states_new: [&mut [], &mut []] }
 }
 
 /// The steps of one round on one stripe, counted.

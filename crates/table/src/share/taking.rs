@@ -197,8 +197,12 @@ impl LocalShare {
     /// One whole stripe: straight to where it belongs, or by way of `buffer`.
     pub(crate) fn read_stripe(&self, elements: Range<u64>, emit: &mut dyn Emit, buffer: &mut Vec<u8>, by: Deadline) -> Result<(), Error> {
         let bytes = (elements.end - elements.start) as usize * self.dtype.size();
-        if let Some(room) = emit.room(elements.start, bytes) {
-            return self.read_piece(0, elements, room, by);
+        let past_cache = emit.past_cache();
+        if let Some(place) = emit.place(elements.start, bytes) {
+            if past_cache && self.store.try_read_past_cache(0, elements.clone(), place).is_ok() {
+                return Ok(());
+            }
+            return self.read_piece(0, elements, place, by);
         }
         buffer.resize(bytes, 0);
         self.read_piece(0, elements.clone(), buffer, by)?;

@@ -1,6 +1,9 @@
 //! One cache-sized block of a table meets one delta.
 
-use syncline_tensor::kernels::{ReduceOp, Step, StepBuffers, reduce_into, reduce_pair_into, step_into, subtract_into, subtract_pair_into};
+use syncline_tensor::kernels::{
+    PairOp, ReduceOp, Step, StepBuffers, copy_past_cache, pair_into_both, reduce_into, reduce_pair_into, step_into, subtract_into,
+    subtract_pair_into,
+};
 use syncline_tensor::{DType, TensorError};
 
 use super::{AddOptions, Updater};
@@ -49,6 +52,22 @@ pub(crate) fn apply(updater: Updater, dtype: DType, options: &AddOptions, block:
         (_, Some(step)) => stateful(step, dtype, Block { old, delta, new, states_old, states_new }),
         (_, None) => unreachable!("every other updater has a step"),
     };
+    assert!(done.is_ok(), "updater {updater} on {dtype}: {done:?}");
+}
+
+/// [`apply`], with the new values in `also` too; past the cache if nobody finds them there anyway.
+#[inline]
+pub(crate) fn apply_into_both(updater: Updater, dtype: DType, options: &AddOptions, block: Block<'_>, also: &mut [u8], past_cache: bool) {
+    let Block { old, delta, new, states_old, states_new } = block;
+    let op = match updater {
+        Updater::Add => PairOp::Sum,
+        Updater::Sgd => PairOp::Difference,
+        _ => {
+            apply(updater, dtype, options, Block { old, delta, new: &mut *new, states_old, states_new });
+            return if past_cache { copy_past_cache(also, new) } else { also.copy_from_slice(new) };
+        }
+    };
+    let done = pair_into_both(op, dtype, new, also, past_cache, old, delta);
     assert!(done.is_ok(), "updater {updater} on {dtype}: {done:?}");
 }
 

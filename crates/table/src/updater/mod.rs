@@ -24,7 +24,7 @@ use syncline_cluster::Error;
 use syncline_tensor::DType;
 
 use crate::gradient::{self, wide as wide_of_gradients};
-pub(crate) use block::{Block, apply, apply_in_place};
+pub(crate) use block::{Block, apply, apply_in_place, apply_into_both};
 pub use options::AddOptions;
 
 /// The rule that turns a delta into a change of the table.

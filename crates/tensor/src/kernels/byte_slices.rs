@@ -51,6 +51,7 @@ pub(super) fn change_by<A: Element, B: Element>(acc: &mut [u8], src: &[u8], mut 
 }
 
 /// Gives `body` the numbers to write beside two slices to read, all as many.
+#[inline]
 pub(super) fn write_from<T: Element>(out: &mut [u8], a: &[u8], b: &[u8], mut body: impl FnMut(&mut [T], &[T], &[T])) {
     debug_assert!(out.len() == a.len() && out.len() == b.len());
     let typed = (bytemuck::try_cast_slice_mut(out), bytemuck::try_cast_slice(a), bytemuck::try_cast_slice(b));

@@ -162,8 +162,44 @@ impl<L: Loop> Work for Foreign<L> {
     }
 }
 
-/// Conversions that have instructions of their own at some levels. Slices are of equal length.
+/// A line of the cache: written in full, it can go to memory in one piece.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+pub(crate) struct Line(pub(crate) [u8; Line::BYTES]);
+
+impl Line {
+    pub(crate) const BYTES: usize = 64;
+}
+
+/// Orders streamed lines before whatever is stored next, as plain stores would be.
+#[inline]
+pub(crate) fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    x86::fence();
+}
+
+/// What has instructions of its own at some levels: conversions, where slices are of equal length, and words to the cache.
 pub(crate) trait Isa: Copy {
+    /// Overwrites a line in memory without fetching it into the cache. A [`fence`] comes after the last one.
+    #[inline(always)]
+    fn stream(self, to: &mut Line, from: &[u8; Line::BYTES]) {
+        #[cfg(target_arch = "x86_64")]
+        x86::stream_by_16(to, from);
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            to.0 = *from;
+        }
+    }
+
+    /// Asks for the line of `numbers[index]` ahead of its use; the index may lie behind the end.
+    #[inline(always)]
+    fn ask_for<T>(self, numbers: &[T], index: usize) {
+        #[cfg(target_arch = "x86_64")]
+        x86::prefetch(numbers.as_ptr().wrapping_add(index));
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (numbers, index);
+    }
+
     /// Widens exactly; signalling NaNs become quiet.
     #[inline(always)]
     fn widen_f16(self, src: &[f16], dst: &mut [f32]) {
@@ -196,7 +232,7 @@ mod x86 {
     use half::f16;
 
     use super::super::half_bits;
-    use super::{Isa, Work};
+    use super::{Isa, Line, Work};
 
     #[target_feature(enable = "avx2,f16c")]
     pub(super) fn run_avx2<W: Work>(work: W) {
@@ -218,6 +254,12 @@ mod x86 {
 
     impl Isa for Avx2 {
         #[inline(always)]
+        fn stream(self, to: &mut Line, from: &[u8; Line::BYTES]) {
+            // SAFETY: `self` exists, so this CPU has AVX2.
+            unsafe { stream_by_32(to, from) }
+        }
+
+        #[inline(always)]
         fn widen_f16(self, src: &[f16], dst: &mut [f32]) {
             // SAFETY: `self` exists, so this CPU has F16C.
             unsafe { widen_by_8(src, dst) }
@@ -232,6 +274,12 @@ mod x86 {
 
     impl Isa for Avx512 {
         #[inline(always)]
+        fn stream(self, to: &mut Line, from: &[u8; Line::BYTES]) {
+            // SAFETY: `self` exists, so this CPU has AVX-512 F.
+            unsafe { stream_by_64(to, from) }
+        }
+
+        #[inline(always)]
         fn widen_f16(self, src: &[f16], dst: &mut [f32]) {
             // SAFETY: `self` exists, so this CPU has AVX-512 F.
             unsafe { widen_by_16(src, dst) }
@@ -242,6 +290,44 @@ mod x86 {
             // SAFETY: `self` exists, so this CPU has AVX-512 F.
             unsafe { narrow_by_16(src, dst) }
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn stream_by_16(to: &mut Line, from: &[u8; Line::BYTES]) {
+        let (to, from) = (to.0.as_mut_ptr().cast::<__m128i>(), from.as_ptr().cast::<__m128i>());
+        for part in 0..4 {
+            // SAFETY: four times 16 bytes are the 64 of either side; a `Line` is aligned, and the load needs no alignment.
+            unsafe { _mm_stream_si128(to.add(part), _mm_loadu_si128(from.add(part))) };
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn stream_by_32(to: &mut Line, from: &[u8; Line::BYTES]) {
+        let (to, from) = (to.0.as_mut_ptr().cast::<__m256i>(), from.as_ptr().cast::<__m256i>());
+        for part in 0..2 {
+            // SAFETY: twice 32 bytes are the 64 of either side; a `Line` is aligned, and the load needs no alignment.
+            unsafe { _mm256_stream_si256(to.add(part), _mm256_loadu_si256(from.add(part))) };
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn stream_by_64(to: &mut Line, from: &[u8; Line::BYTES]) {
+        // SAFETY: both sides are 64 bytes; a `Line` is aligned, and the load needs no alignment.
+        unsafe { _mm512_stream_si512(to.0.as_mut_ptr().cast(), _mm512_loadu_si512(from.as_ptr().cast())) };
+    }
+
+    #[inline(always)]
+    pub(super) fn fence() {
+        // SAFETY: an instruction of every x86-64.
+        unsafe { _mm_sfence() };
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch<T>(at: *const T) {
+        // SAFETY: a prefetch reads nothing and cannot fault, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
 
     #[inline]

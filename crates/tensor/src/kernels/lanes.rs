@@ -6,7 +6,7 @@
 
 use half::{bf16, f16};
 
-use super::dispatch::Isa;
+use super::dispatch::{Isa, Line};
 use super::half_bits;
 use super::number::{As, Number};
 
@@ -30,6 +30,8 @@ impl<W: As<f32> + As<f64> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8>> AsAny
 pub(crate) trait Lanes: Sized {
     /// What they are computed in: f32 for the half types, themselves for the others.
     type Wide: Number + AsAny;
+    /// The fewest numbers that are worth a call: a line of the cache, or a block that is widened and narrowed at once.
+    const AT_ONCE: usize;
 
     /// `acc = op(acc, src)` for each number.
     fn update<I: Isa>(isa: I, acc: &mut [Self], src: &[Self], op: impl Binary<Self::Wide>);
@@ -53,6 +55,7 @@ macro_rules! native_lanes {
     ($($T:ident)+) => {$(
         impl Lanes for $T {
             type Wide = $T;
+            const AT_ONCE: usize = Line::BYTES / size_of::<$T>();
 
             #[inline(always)]
             fn update<I: Isa>(_: I, acc: &mut [Self], src: &[Self], op: impl Binary<Self>) {
@@ -132,6 +135,7 @@ macro_rules! half_lanes {
     ($($T:ident)+) => {$(
         impl Lanes for $T {
             type Wide = f32;
+            const AT_ONCE: usize = BLOCK;
 
             #[inline(always)]
             fn update<I: Isa>(isa: I, acc: &mut [Self], src: &[Self], op: impl Binary<f32>) {

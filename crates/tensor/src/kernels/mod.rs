@@ -6,6 +6,7 @@
 //! ```text
 //! reduce   acc op= src · out = a op b · out = s₀ op s₁ op …     sum prod min max and or
 //! subtract acc -= src · out = a - b
+//! both     out = a ± b, into two places in one pass
 //! step     one step of an optimiser with its state: momentum, AdaGrad, delay compensation
 //! quantize gradients in two bits, one bit, halves, bytes, or the largest only; with a residual
 //! scale    y += a·x · x *= a
@@ -32,6 +33,7 @@
 //! [`SimdLevel`] and vectorises each for its instructions; [`simd_level`] picks one when the first kernel runs.
 //! Wheels are built for plain x86-64, other architectures get the one copy for their own baseline.
 
+mod both;
 mod byte_slices;
 mod cast;
 mod dispatch;
@@ -51,6 +53,7 @@ mod subtract;
 #[cfg(test)]
 mod properties;
 
+pub use both::{PairOp, pair_into_both};
 pub use cast::{cast, cast_typed};
 pub use dispatch::{Loop, SimdLevel, simd_level};
 pub use divide::divide;

@@ -44,7 +44,7 @@ pub(super) fn subtract_pair_into_at(level: SimdLevel, dtype: DType, out: &mut [u
 }
 
 #[derive(Clone, Copy)]
-struct Difference;
+pub(super) struct Difference;
 
 impl<W: Number> Binary<W> for Difference {
     #[inline(always)]
