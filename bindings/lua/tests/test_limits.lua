@@ -58,8 +58,8 @@ end
 fuzz('ArrayTableHandler:new', mv.ArrayTableHandler.new, mv.ArrayTableHandler)
 fuzz('MatrixTableHandler:new', mv.MatrixTableHandler.new, mv.MatrixTableHandler)
 fuzz('KVTable', function(_, ...) return syncline.KVTable(...) end, false)
--- Folders that cannot be: what a path may be is left to the file system, and this one would be written to.
-local function no_path(path) return type(path) == 'string' and '/dev/null/' .. path or path end
+-- Below a file there are no folders: whatever is a path, and a number is one too, writes nothing here.
+local function no_path(path) return (type(path) == 'string' or type(path) == 'number') and '/dev/null/' .. path or path end
 fuzz('save', function(_, path, ...) return syncline.save(no_path(path), ...) end, false)
 fuzz('load', function(_, path, ...) return syncline.load(no_path(path), ...) end, false)
 for _, name in ipairs { 'send', 'recv', 'recvAsync', 'close' } do fuzz('client.' .. name .. ' of something else', client[name], false) end
