@@ -127,12 +127,13 @@ function commands.bits(w)
    print(('bits %s %s'):format(w[2], (text:gsub('.', function(c) return ('%02x'):format(c:byte()) end))))
 end
 
--- Channels. (A queue of torch-ipc's has another `close`: its stories are not Lua's.)
+-- Channels.
 local ipc = require 'libipc'
 local channels, states = {}, { open = ipc.channel.OPEN, closed = ipc.channel.CLOSED, drained = ipc.channel.DRAINED }
 
 function commands.channel(w) channels[w[2]] = ipc.channel(w[3] ~= '0' and tonumber(w[3]) or nil) end
-function commands.close(w) channels[w[2]]:close() end
+-- torch-ipc's queues cannot be told that no more will be asked: its `close` gives a handle back. Whoever answers goes by what is there.
+function commands.close(w) if channels[w[2]] then channels[w[2]]:close() end end
 
 function commands.write(w)
    local status = channels[w[2]]:write((table.unpack or unpack)(numbers(w, 4)))
@@ -143,6 +144,30 @@ function commands.read(w)
    local status, item = channels[w[2]]:read(true)
    assert(status == states[w[3]], 'the channel is in state ' .. status)
    assert(item == tonumber(w[4] or 'nothing'), tostring(item))
+end
+
+-- Workqueues.
+local queues = {}
+
+function commands.queue(w) queues[w[2]] = ipc.workqueue() end
+function commands.ask(w) queues[w[2]]:write((table.unpack or unpack)(numbers(w, 3))) end
+function commands.drain(w) queues[w[2]]:drain() end
+
+function commands.work(w)
+   ipc.map(1, function(queue, factor)
+      local question = queue:read(true)
+      while question ~= nil do
+         queue:write(question * factor)
+         question = queue:read(true)
+      end
+   end, queues[w[2]], tonumber(w[3])):join()
+end
+
+function commands.answers(w)
+   for i, wanted in ipairs(numbers(w, 3)) do
+      local answer = queues[w[2]]:read()
+      assert(answer == wanted, ('answer %d is %s, and should be %s'):format(i, tostring(answer), wanted))
+   end
 end
 
 local function run(words) return commands[words[1]](words) end

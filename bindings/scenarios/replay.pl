@@ -5,8 +5,10 @@ use warnings;
 use PDL;
 use Scalar::Util qw(blessed);
 use Syncline;
+use Syncline::KVStore;
+use Syncline::Optimizer;
 
-my ($mode, %tables) = ('async');
+my ($mode, $store, %tables) = ('async');
 
 sub numbers { my ($dtype, @words) = @_; return PDL->new(\@words)->convert(Syncline::Array::type_of($dtype)) }
 
@@ -54,15 +56,26 @@ sub perform {
             $table->get;
         }
     }
+    elsif ($command =~ /\A(?:store|init|push|pull|rule)\z/) { keep($command, $name, @rest) }
     elsif ($command eq 'bits') { print "bits $name ", unpack('H*', ${ $tables{$name}->get->get_dataref }), "\n" }
     else                       { die "what is $command?\n" }
+}
+
+# The key-value store that was made last.
+sub keep {
+    my ($command, $key, @rest) = @_;
+    if    ($command eq 'store') { $store = Syncline::KVStore->create($key) }
+    elsif ($command eq 'init')  { $store->init($key, numbers('float32', @rest)) }
+    elsif ($command eq 'push')  { $store->push($key, numbers('float32', @rest)) }
+    elsif ($command eq 'pull')  { compare($store->pull($key), @rest) }
+    else                        { $store->set_optimizer(Syncline::Optimizer->create($key, map { split /=/ } @rest)) }
 }
 
 my $story = shift // die "perl replay.pl STORY\n";
 open my $lines, '<', $story or die "$story: $!\n";
 while (my $line = <$lines>) {
     my @words = split ' ', $line;
-    next if !@words || $words[0] eq '#';
+    next if !@words || $words[0] =~ /\A(?:#|for\z)/;
     my $fine = eval {
         if ($words[0] eq 'mode') { $mode = $words[1]; Syncline::init(sync => $mode eq 'sync') }
         elsif ($words[0] eq 'fails') {
@@ -75,5 +88,6 @@ while (my $line = <$lines>) {
     };
     die "$story:$.: $@" unless $fine;
 }
+undef $store;    # before the job that it is of
 Syncline::shutdown();
 print "replayed\n";

@@ -458,6 +458,10 @@ syncline_status syncline_abort(syncline_session *session, const char *reason);
 // Returns when every rank has called it. Every add issued before it by anyone is applied before anyone leaves it.
 syncline_status syncline_barrier(syncline_session *session);
 
+// Returns when every worker has left or died: what a dedicated server does (SYNCLINE_ROLE=server) between syncline_open and
+// syncline_close. The tables of the job are served meanwhile, as they are beside any other call.
+syncline_status syncline_stay_for_workers(syncline_session *session);
+
 // Who this process is in its job.
 //
 // The caller promises:

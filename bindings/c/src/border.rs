@@ -100,3 +100,50 @@ pub(crate) fn with_site<T>(call: impl FnOnce(&str) -> T) -> T {
 pub(crate) fn call_as<T>(timeout: Duration, call: impl FnOnce(How<'_>) -> T) -> T {
     with_site(|site| call(How { site, by: deadline(timeout) }))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+    use crate::failure::{syncline_last_error, syncline_last_error_kind};
+
+    fn last_words() -> String {
+        // SAFETY: a text of this thread's, which no failure replaces before it is copied.
+        unsafe { CStr::from_ptr(syncline_last_error()) }.to_str().expect("text").to_owned()
+    }
+
+    #[test]
+    fn a_panic_becomes_a_status_with_its_words_and_goes_no_further() {
+        let number = 42;
+        let panics: [(Box<dyn FnOnce()>, &str); 3] = [
+            (Box::new(|| panic!("plain words")), "a bug in Syncline: plain words"),
+            (Box::new(move || panic!("made of {number}")), "a bug in Syncline: made of 42"),
+            (Box::new(|| std::panic::panic_any(7)), "a bug in Syncline: no reason was given"),
+        ];
+        for (panic, words) in panics {
+            let status = guarded(|| {
+                panic();
+                Ok(())
+            });
+            assert_eq!((status, syncline_last_error_kind()), (syncline_status::SYNCLINE_BUG, syncline_status::SYNCLINE_BUG));
+            assert_eq!(last_words(), words);
+        }
+    }
+
+    #[test]
+    fn after_a_panic_the_thread_is_in_no_call_and_the_next_one_works() {
+        assert_eq!(guarded(|| guarded_panic_inside().map(drop)), syncline_status::SYNCLINE_OK);
+        assert_eq!(CALLS.get(), 0);
+        assert_eq!(guarded(|| Err(Failure::argument("another"))), syncline_status::SYNCLINE_ARGUMENT);
+        assert_eq!(last_words(), "another");
+    }
+
+    /// A call that a function of the caller's makes from inside of another.
+    fn guarded_panic_inside() -> Result<syncline_status, Failure> {
+        assert_eq!(CALLS.get(), 1);
+        let status = guarded(|| panic!("inside"));
+        assert_eq!((status, CALLS.get()), (syncline_status::SYNCLINE_BUG, 1));
+        Ok(status)
+    }
+}

@@ -73,6 +73,22 @@ pub extern "C" fn syncline_barrier(session: *mut syncline_session) -> syncline_s
     })
 }
 
+/// Returns when every worker has left or died: what a dedicated server does (SYNCLINE_ROLE=server) between syncline_open and
+/// syncline_close. The tables of the job are served meanwhile, as they are beside any other call.
+#[unsafe(no_mangle)]
+pub extern "C" fn syncline_stay_for_workers(session: *mut syncline_session) -> syncline_status {
+    guarded(|| {
+        let session = SESSIONS.get(session)?;
+        if session.worker_id().is_some() {
+            return Err(Failure::new(
+                syncline_status::SYNCLINE_CONFIGURATION,
+                "stay_for_workers: this process is a worker, and would wait for itself\nhint: SYNCLINE_ROLE=server makes it a dedicated server",
+            ));
+        }
+        Ok(session.stay_for_workers(no_deadline())?)
+    })
+}
+
 /// Who this process is in its job.
 #[repr(C)]
 pub struct syncline_place {

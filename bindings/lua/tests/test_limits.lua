@@ -50,8 +50,24 @@ for _, name in ipairs { 'add', 'get' } do
    fuzz('table:' .. name, fuzzed[name], fuzzed)
    fuzz('table.' .. name .. ' of something else', fuzzed[name])
 end
-for _, name in ipairs { 'send', 'close' } do fuzz('client.' .. name .. ' of something else', client[name], false) end
+local keyed = syncline.KVTable()
+for _, name in ipairs { 'add', 'get' } do
+   fuzz('KVTable:' .. name, keyed[name], keyed)
+   fuzz('KVTable.' .. name .. ' of something else', keyed[name])
+end
+fuzz('ArrayTableHandler:new', mv.ArrayTableHandler.new, mv.ArrayTableHandler)
+fuzz('MatrixTableHandler:new', mv.MatrixTableHandler.new, mv.MatrixTableHandler)
+fuzz('KVTable', function(_, ...) return syncline.KVTable(...) end, false)
+-- Below a file there are no folders: whatever is a path, and a number is one too, writes nothing here.
+local function no_path(path) return (type(path) == 'string' or type(path) == 'number') and '/dev/null/' .. path or path end
+fuzz('save', function(_, path, ...) return syncline.save(no_path(path), ...) end, false)
+fuzz('load', function(_, path, ...) return syncline.load(no_path(path), ...) end, false)
+for _, name in ipairs { 'send', 'recv', 'recvAsync', 'close' } do fuzz('client.' .. name .. ' of something else', client[name], false) end
 fuzz('client:send', client.send, client)
+local closed_client = ipc.client(port)
+closed_client:close()
+fuzz('client:recv', closed_client.recv, closed_client)
+fuzz('client:recvAsync', client.recvAsync, client)
 fuzz('server:broadcast', closed_server.broadcast, closed_server)
 fuzz('server:clients', closed_server.clients, closed_server)
 fuzz('server:recvAny', closed_server.recvAny, closed_server)
@@ -67,4 +83,38 @@ test('after all of it the job still works', function()
 end)
 
 mv.shutdown()
+
+-- Everything of a job that was left says so, whatever it is asked, and keeps no memory of the job.
+for name, call in pairs {
+   ['array:add'] = function() handler:add(delta) end,
+   ['array:add and wait'] = function() handler:add(delta, true) end,
+   ['array:get'] = function() handler:get() end,
+   ['array:get into'] = function() handler:get(out) end,
+   ['matrix:add'] = function() fuzzed:add({ 1, 2 }, { 0 }) end,
+   ['matrix:get'] = function() fuzzed:get({ 0 }) end,
+   ['KVTable:add'] = function() keyed:add({ 1 }, { 2 }) end,
+   ['KVTable:get'] = function() keyed:get({ 1 }) end,
+   ['a new array'] = function() mv.ArrayTableHandler:new(4) end,
+   ['a new matrix'] = function() mv.MatrixTableHandler:new(4, 4) end,
+   ['a new KVTable'] = function() syncline.KVTable() end,
+   ['tree.allReduce'] = function() job.allReduce(1, 'sum') end,
+   ['tree'] = function() syncline.tree() end,
+   aggregate = function() syncline.aggregate(delta) end,
+   save = function() syncline.save('/dev/null/nowhere') end,
+   load = function() syncline.load('/dev/null/nowhere') end,
+   barrier = mv.barrier,
+   num_workers = mv.num_workers,
+   worker_id = mv.worker_id,
+} do
+   test(name .. ' after shutdown is an error that says so', function()
+      for _ = 1, 3 do harness.raises(call, 'Closed') end
+      equal(syncline.last_error().kind, 'Closed')
+   end)
+end
+for _, name in ipairs { 'add', 'get' } do
+   fuzz('table:' .. name .. ' after shutdown', fuzzed[name], fuzzed)
+   fuzz('KVTable:' .. name .. ' after shutdown', keyed[name], keyed)
+end
+fuzz('ArrayTableHandler:new after shutdown', mv.ArrayTableHandler.new, mv.ArrayTableHandler)
+
 harness.finish()

@@ -89,6 +89,17 @@ test('a child that says much while it is written to does not lock up', function(
    p:wait()
 end)
 
+test('one that has ended no longer reads, and SIGPIPE ends nobody', function()
+   local p = ipc.spawn { file = 'sh', args = { '-c', 'exit 3' } }
+   while p:running() do end
+   for _ = 1, 3 do
+      raises(function() p:stdin('x') end, 'PeerLost', 'no longer reads', 'code 3')
+      local facts = require('syncline').last_error()
+      equal({ facts.kind, facts.pid }, { 'PeerLost', p:pid() })
+   end
+   equal(p:wait(), 3)
+end)
+
 test('options are checked in the words of the original', function()
    raises(function() ipc.spawn {} end, 'file: expected a string')
    raises(function() ipc.spawn { file = 'echo', args = 'x' } end, 'args: expected a table, or nil')

@@ -56,6 +56,9 @@ sub shutdown {
 
 sub barrier { check(Syncline::FFI::barrier(current('barrier'))); return }
 
+# For a process that only serves: until every worker has left or died.
+sub stay_for_workers { check(Syncline::FFI::stay_for_workers(current('stay_for_workers'))); return }
+
 # Who this process is, in the order of the structure syncline_place.
 sub place {
     my ($call) = @_;
@@ -191,6 +194,10 @@ Leaves the job. A program that ends well does so by itself; one that dies tells 
 =item barrier()
 
 Everybody is here, and every add of anybody is applied.
+
+=item stay_for_workers()
+
+In a process that only serves (C<SYNCLINE_ROLE=server>): returns when every worker has left or died.
 
 =item rank() size() local_rank() worker_id() num_workers() server_id() num_servers() is_master_worker() is_open()
 

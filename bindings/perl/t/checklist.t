@@ -41,6 +41,17 @@ subtest 'init' => sub {
     $kv->init(7, $ones);
     is(value($kv, '7'), 1, 'numbers are texts: 7 and "7" are one key');
 };
+subtest 'KVStoreServer' => sub {
+    my $kv = mx->kv->create;
+    my $server = AI::MXNet::KVStoreServer->new(kvstore => $kv);
+    is($server->kvstore, $kv, 'its store');
+    is($server->run, undef, 'a local store has no servers: nothing to wait for');
+    dies_as(ArgumentError => sub { AI::MXNet::KVStoreServer->new }, 'a store is needed');
+    dies_as(ArgumentError => sub { AI::MXNet::KVStoreServer->new(kvstore => 'local') }, 'a name is none');
+    dies_as(ArgumentError => sub { AI::MXNet::KVStoreServer->new(kvstore => $kv, store => 1) }, 'an unknown option');
+    my $worker = AI::MXNet::KVStoreServer->new(kvstore => mx->kv->create('dist_sync'));
+    dies_as(ConfigurationError => sub { $worker->run }, 'a worker would wait for itself');
+};
 subtest 'push' => sub {
     my $kv = mx->kv->create;
     $kv->init('a', $ones);

@@ -33,6 +33,11 @@ for my $ranks (1, 2, 3) {
     ok($code == 0 && $fine == 2, 'store with 2 and a server of its own') or diag($said);
 }
 {
+    my ($said, $code) = job(3, "$here/jobs/server.pl");
+    my $fine = () = $said =~ /fine$/mg;
+    ok($code == 0 && $fine == 3, 'a server in Perl stays until its workers have left') or diag($said);
+}
+{
     my ($said) = job(2, "$here/jobs/lost.pl");
     like($said, qr/PeerLost of rank 1, pid known/, 'a death is named');
     like($said, qr/lost\.pl line 12/, "and the caller's line");

@@ -16,6 +16,15 @@ subtest 'making and asking' => sub {
     is(mx->nd->full([1], 7)->asscalar, 7, 'asscalar');
     is(mx->nd->zeros([2], dtype => $_)->dtype, $_, $_) for qw(float32 float64 uint8 int16 int32 int64);
     ok($a->copyto(mx->cpu)->ctx == mx->cpu, 'contexts are labels');
+    my %made = (ones => mx->nd->ones([2, 3], mx->gpu(1)), zeros => mx->nd->zeros([2], mx->gpu(1), dtype => 'float64'), full => mx->nd->full([2], 7, mx->gpu(1)),
+        array => mx->nd->array([1, 2], mx->gpu(1)), empty => mx->nd->empty([4], mx->gpu(1)), sparse => mx->nd->sparse->zeros('row_sparse', [2, 3], mx->gpu(1)));
+    is("" . $made{$_}->ctx, 'gpu(1)', "$_ with a context that has no name") for sort keys %made;
+    is($made{zeros}->dtype, 'float64', 'options may follow it');
+    is($made{ones}->aspdl->sum, 6, 'and the numbers are the same');
+    for my $wrong ([mx->cpu, ctx => mx->cpu], [mx->cpu, 'dtype'], ['cpu'], [mx->cpu, mx->cpu]) {
+        ok(!eval { mx->nd->ones([2], @$wrong); 1 }, 'nonsense is refused');
+        is(ref $@, 'Syncline::Error::ArgumentError', 'as an argument');
+    }
     is($a->reshape([3, 2])->aspdl->at(1, 2), 6, 'reshape');
     is($a->astype('int32')->dtype, 'int32', 'astype');
     is($a->sum->asscalar, 21, 'sum');

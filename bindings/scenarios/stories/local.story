@@ -1,5 +1,5 @@
 # MXNet's store in the memory of one process: a push takes the value's place, or is what the rule steps by.
-for rust python c
+for rust python c perl
 mode async
 store local
 init w 1 2 3

@@ -1,5 +1,5 @@
 # The thread that made a queue asks, any other answers.
-for rust python c
+for rust python c lua
 mode async
 queue sums
 ask sums 1 2 3

@@ -1,5 +1,5 @@
 # MXNet's store over all workers: a round's pushes are summed, and where there is a rule it steps once.
-for rust python c
+for rust python c perl
 mode async
 store dist_sync
 init w 1 2 3

@@ -4,7 +4,7 @@
 //!
 //! [`duplex`] is what links are made of, [`board`] and [`meeting`] what the ranks of a host share.
 //! Below them: [`ring`] and [`arena`] move bytes, [`bell`] and [`wait`] sleep and wake,
-//! [`segment`], [`heap`] and [`fdpass`] provide the memory, [`fork`] knows a forked child.
+//! [`segment`], [`heap`] and [`fdpass`] provide the memory, [`fork`] knows a forked child, [`pipe`] survives a broken one.
 #![cfg_attr(loom, allow(dead_code, unused_imports, reason = "what needs real memory is left out of the models"))]
 
 pub mod arena;
@@ -31,6 +31,7 @@ pub mod meeting;
 pub mod mortality;
 #[cfg(not(loom))]
 pub mod outbox;
+pub mod pipe;
 mod placed;
 pub mod queue;
 pub mod ring;

@@ -4,6 +4,7 @@
 //! keeps it and on one that breaks it, because a rule that cannot fail protects nothing.
 
 mod architecture;
+mod border;
 mod doors;
 mod layers;
 mod manifest;
@@ -52,6 +53,7 @@ const RULES: &[(&str, Rule)] = &[
     ("reasons", reasons::check),
     ("architecture", architecture::check),
     ("unsafe", unsafe_code::check),
+    ("border", border::check),
     ("openings", openings::check),
     ("doors", doors::check),
     ("names", names::check),

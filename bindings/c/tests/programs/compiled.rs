@@ -88,7 +88,7 @@ impl Program {
 
     fn cc(&self, source: &Path, with: &[&std::ffi::OsStr]) {
         let mut cc = Command::new("cc");
-        cc.args(["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-o"]);
+        cc.args(["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread", "-o"]);
         cc.arg(self.path()).arg("-I").arg(here().join("include")).arg(source).args(with).arg("-lm");
         let output = cc.output().expect("cc is installed");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -99,21 +99,20 @@ impl Program {
     }
 
     pub(crate) fn alone(&self) -> Ran {
-        self.ran(Command::new(self.path()))
+        self.ran(&mut Command::new(self.path()))
     }
 
     pub(crate) fn in_a_job_of(&self, ranks: u32) -> Ran {
         let mut run = Command::new(launcher());
         run.args(["run", "-n", &ranks.to_string(), "--timeout", "20"]).arg(self.path());
-        self.ran(run)
+        self.ran(&mut run)
     }
 
-    pub(crate) fn under(&self, mut tool: Command) -> Ran {
-        tool.arg(self.path());
-        self.ran(tool)
+    pub(crate) fn under(&self, tool: &mut Command) -> Ran {
+        self.ran(tool.arg(self.path()))
     }
 
-    fn ran(&self, mut command: Command) -> Ran {
+    fn ran(&self, command: &mut Command) -> Ran {
         command.env("LD_LIBRARY_PATH", self.folder.path()).env("TMPDIR", self.folder.path());
         Ran(command.output().expect("it starts"))
     }

@@ -19,6 +19,11 @@ fn nonsense_gives_statuses_and_never_a_crash() {
 }
 
 #[test]
+fn each_thread_reads_its_own_last_error() {
+    Program::compile("threads").alone().assert_fine();
+}
+
+#[test]
 fn a_job_of_three_agrees_on_its_tables_and_trees() {
     Program::compile("job").in_a_job_of(3).assert_fine();
 }
@@ -59,15 +64,22 @@ fn valgrind_finds_neither_a_leak_nor_an_error() {
     if skipped_without("valgrind") {
         return;
     }
-    for name in ["calls", "store", "nonsense", "multiverso", "family", "strangers"] {
-        let program = Program::compile(name);
-        let mut valgrind = Command::new("valgrind");
-        // The library starts threads that end with the process; what they hold is reachable and no leak.
-        valgrind.args(["--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect", "--show-leak-kinds=definite,indirect"]);
-        valgrind.args(["--error-exitcode=9", "--fair-sched=yes"]);
-        program.under(valgrind).assert_fine();
+    for name in ["calls", "store", "nonsense", "multiverso", "family", "strangers", "threads"] {
+        let mut valgrind = Command::new(VALGRIND[0]);
+        Program::compile(name).under(valgrind.args(&VALGRIND[1..])).assert_fine();
     }
 }
+
+/// The library starts threads that end with the process; what they hold is reachable and no leak.
+const VALGRIND: [&str; 7] = [
+    "valgrind",
+    "--quiet",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite,indirect",
+    "--show-leak-kinds=definite,indirect",
+    "--error-exitcode=9",
+    "--fair-sched=yes",
+];
 
 #[test]
 fn a_hundred_thousand_calls_leave_nothing_behind() {

@@ -7,6 +7,7 @@ use warnings;
 
 use AI::MXNet::Context ();
 use AI::MXNet::KVStore ();
+use AI::MXNet::KVStoreServer ();
 use AI::MXNet::LRScheduler ();
 use AI::MXNet::NDArray ();
 use AI::MXNet::Optimizer ();

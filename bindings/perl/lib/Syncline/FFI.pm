@@ -41,6 +41,7 @@ $ffi->attach(@$_) for (
     [[syncline_close           => 'close_session']  => [$handle]            => $status],
     [[syncline_abort           => 'abort_session']  => [$handle, 'string']  => $status],
     [[syncline_barrier         => 'barrier']        => [$handle]            => $status],
+    [[syncline_stay_for_workers => 'stay_for_workers'] => [$handle]         => $status],
     [[syncline_where           => 'place']          => [$handle, $struct]   => $status],
     [[syncline_aggregate       => 'aggregate']      => [$handle, $struct, 'size_t', 'sint32', 'sint32'] => $status],
     [[syncline_save            => 'save']           => [$handle, 'string']  => $status],

@@ -1,7 +1,7 @@
 //! The two pipes of a child, which never block: whoever waits does so in [`ready`], with a deadline.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use super::SpawnError;
 /// One read takes at most this much.
 const PIECE: usize = 64 * 1024;
 
-pub(super) struct Stdin(File);
+pub(super) struct Stdin(OwnedFd);
 
 impl Stdin {
     pub(super) fn over(pipe: OwnedFd) -> Result<Stdin, SpawnError> {
-        unblock(pipe).map(Stdin)
+        Ok(Stdin(unblock(pipe)?))
     }
 
-    /// Writes what the pipe takes now; that may be nothing.
+    /// Writes what the pipe takes now; that may be nothing. No SIGPIPE when the child has ended: our host may be a program that it kills.
     pub(super) fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut gone = 0;
         while gone < bytes.len() {
-            match self.0.write(&bytes[gone..]) {
+            match syncline_shm::pipe::write(self.0.as_fd(), &bytes[gone..]) {
                 Ok(taken) => gone += taken,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -49,7 +49,7 @@ pub(super) struct Stdout {
 
 impl Stdout {
     pub(super) fn over(pipe: OwnedFd) -> Result<Stdout, SpawnError> {
-        Ok(Stdout { pipe: unblock(pipe)?, kept: Vec::new(), searched: 0, ended: false, told: false })
+        Ok(Stdout { pipe: File::from(unblock(pipe)?), kept: Vec::new(), searched: 0, ended: false, told: false })
     }
 
     /// Takes what is in the pipe now; false when there was nothing and more may come.
@@ -151,8 +151,8 @@ pub(super) fn ready(stdin: Option<&Stdin>, stdout: Option<&Stdout>, watch: Optio
     }
 }
 
-fn unblock(pipe: OwnedFd) -> Result<File, SpawnError> {
+fn unblock(pipe: OwnedFd) -> Result<OwnedFd, SpawnError> {
     let flags = fcntl_getfl(&pipe).and_then(|flags| fcntl_setfl(&pipe, flags | OFlags::NONBLOCK));
     flags.map_err(|error| SpawnError::system("spawn", "a pipe", error.into()))?;
-    Ok(File::from(pipe))
+    Ok(pipe)
 }

@@ -396,6 +396,25 @@ static void programs(void)
     FAILS(SYNCLINE_CONFIGURATION, syncline_spawn("no such program", NULL, NULL, &child));
 }
 
+/* SIGPIPE is as C programs have it, and would end this one. */
+static void a_program_that_reads_no_more(void)
+{
+    syncline_child *child;
+    int64_t pid;
+    int code, running = 1;
+    struct sigaction disposition;
+    OK(syncline_spawn("true", NULL, NULL, &child));
+    while (running) OK(syncline_child_look(child, &pid, &running));
+    for (int i = 0; i < 3; ++i) {
+        FAILS(SYNCLINE_PEER_LOST, syncline_child_write(child, "x", 1, SOON));
+        CHECK(syncline_last_error_pid() == pid);
+    }
+    CHECK(sigaction(SIGPIPE, NULL, &disposition) == 0 && disposition.sa_handler == SIG_DFL);
+    OK(syncline_child_wait(child, NULL, SOON, &code, NULL));
+    CHECK(code == 0);
+    OK(syncline_child_free(child));
+}
+
 static void files(void)
 {
     syncline_flock *lock, *second;
@@ -489,6 +508,7 @@ int main(int argc, char **argv)
     files();
     if (can_spawn()) {
         programs();
+        a_program_that_reads_no_more();
         processes(family, argv[0]);
     }
     OK(syncline_family_look(family, &facts));

@@ -16,7 +16,14 @@ our $VERSION = '0.1.0';
 sub create {
     my ($class, @name) = @_;
     Syncline::Error::argument('create takes one name, as create("local")') if @name > 1;
-    return bless { store => Syncline::KVStore->create(@name) }, $class;
+    return bless { store => served(@name) // Syncline::KVStore->create(@name) }, $class;
+}
+
+# In a process that only serves, what stands for a distributed store: it joins the job, and workers do the rest.
+sub served {
+    my ($name) = @_;
+    return unless defined $name && !ref $name && $name =~ /\Adist/i && Syncline::session() && Syncline::worker_id() < 0;
+    return bless { type => lc $name }, 'AI::MXNet::KVStore::Served';
 }
 
 sub handle   { $_[0]{store}->handle }
@@ -146,6 +153,20 @@ sub save_optimizer_states {
 sub load_optimizer_states    { my ($self, $file) = @_; return $self->{store}->load_optimizer_states($file) }
 sub _send_command_to_servers { my ($self, $head, $body) = @_; $self->{store}->send_command_to_servers($head, $body); return }
 
+package AI::MXNet::KVStore::Served;
+
+sub type        { $_[0]{type} }
+sub rank        { Syncline::server_id() }
+sub num_workers { Syncline::num_workers() }
+sub DESTROY     { }
+
+our $AUTOLOAD;
+
+sub AUTOLOAD {
+    my $call = $AUTOLOAD =~ s/.*:://r;
+    Syncline::Error::raise('ConfigurationError', "$call: this process only serves; its workers call that\nhint: AI::MXNet::KVStoreServer has run()");
+}
+
 1;
 
 __END__
@@ -204,6 +225,6 @@ The original's Perl interface lacks these, its Python interface has them: C<push
 =head1 DIFFERENT ON PURPOSE
 
 Updaters see your key, not an index. Unknown types of stores are refused. Optimizer states of distributed stores can be saved. The store never shares memory with an array that was pushed. An optimizer
-travels as data: nothing that arrives is executed. Loading the module in a server process runs no server: C<syncline run --servers> and C<syncline server> do.
+travels as data: nothing that arrives is executed. Loading the module in a server process runs no server: C<syncline run --servers>, C<syncline server> and L<AI::MXNet::KVStoreServer> do.
 
 =cut

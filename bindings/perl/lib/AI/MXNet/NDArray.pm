@@ -82,8 +82,14 @@ sub array {
 
 sub sparse { 'AI::MXNet::NDArray::Sparse' }
 
+# The options ctx and dtype; a context may also come first, without its name, as in the original.
 sub settings {
     my (@rest) = @_;
+    if (@rest % 2 && AI::MXNet::Context::is($rest[0])) {
+        my ($ctx, %named) = @rest;
+        Syncline::Error::argument('an array: ctx came twice, first without its name') if exists $named{ctx};
+        @rest = (ctx => $ctx, %named);
+    }
     Syncline::Error::argument('an array: options come in pairs, name => value') if @rest % 2;
     my %options = @rest;
     for my $option (sort keys %options) {
@@ -228,6 +234,7 @@ AI::MXNet::NDArray - arrays in MXNet's manner, over PDL
 =head1 SYNOPSIS
 
     my $a = mx->nd->ones([2, 3], ctx => mx->cpu, dtype => 'float32');
+    my $c = mx->nd->zeros([2, 3], mx->gpu(1));
     my $b = $a * 2 + mx->nd->array([[1, 2, 3], [4, 5, 6]]);
     $b += 1;
     print $b->aspdl, "@{ $b->shape }", $b->sum->asscalar;
@@ -241,6 +248,8 @@ Shapes have the fastest extent last: an array of shape C<[2, 3]> is a PDL of dim
 =over
 
 =item zeros($shape), ones($shape), empty($shape), full($shape, $value), array($source), all with ctx => and dtype =>
+
+A context may also stand right after these, without its name: C<ones($shape, mx-E<gt>gpu(0))>.
 
 New arrays; the source of C<array> is a PDL, a list of numbers or of lists, or another array.
 
