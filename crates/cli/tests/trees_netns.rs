@@ -1,4 +1,4 @@
-//! Trees of jobs on several hosts, unevenly occupied: every plan gives right sums, and those that keep the order its bits.
+//! Trees of jobs on several hosts, unevenly occupied, also in turn: every plan gives right sums, and those that keep the order its bits.
 //!
 //! Hosts are network namespaces that only a bridge joins. Needs root; elsewhere each test says `skipped`.
 
@@ -53,9 +53,9 @@ fn every_plan_sums_right_over_uneven_hosts() {
     if !ready() {
         return;
     }
-    let layouts: [&[usize]; 3] = [&[1, 1, 2], &[1, 2, 2, 3], &[1, 2, 3, 3, 4]];
+    let layouts: [&[usize]; 4] = [&[1, 1, 2], &[1, 2, 2, 3], &[1, 2, 3, 3, 4], &[1, 2, 1, 2, 2]];
     for layout in layouts {
-        let hosts = layout[layout.len() - 1];
+        let hosts = layout.iter().copied().max().expect("a host");
         let field = Field::new(hosts, Addresses::V4);
         let mut by_left_fold: Vec<(&str, String)> = Vec::new();
         for (plan, in_order) in PLANS {

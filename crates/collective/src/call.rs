@@ -87,6 +87,19 @@ impl What<'_> {
         }
     }
 
+    /// Whether the order in which contributions are put together may show in the result.
+    pub(crate) fn shows_order(&self) -> bool {
+        match self {
+            What::AllReduce { dtype, op, .. } | What::Reduce { dtype, op, .. } | What::ReduceScatter { dtype, op, .. } => {
+                !op.is_exact(*dtype)
+            }
+            What::AllReduceLeaves { op, leaves } => leaves.iter().any(|(_, dtype, _)| !op.is_exact(*dtype)),
+            What::Fold { .. } => true,
+            What::Broadcast { .. } | What::BroadcastMessage { .. } | What::Gather { .. } | What::AllGather => false,
+            What::Scatter { .. } | What::AllToAll | What::Barrier => false,
+        }
+    }
+
     /// The identity of all that must be the same on all ranks, the number of the call aside.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         let begin = || Fingerprint::of(self.name());

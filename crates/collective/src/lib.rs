@@ -14,6 +14,8 @@ mod letters;
 mod links;
 mod memory;
 pub mod plan;
+#[cfg(test)]
+mod rehearsal;
 mod setback;
 mod stats;
 

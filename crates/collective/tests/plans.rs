@@ -41,11 +41,30 @@ fn every_plan_brings_each_contribution_once_to_every_rank_of_any_number() {
     }
 }
 
+/// All ways to put `ranks` positions on hosts, hosts in order of their first members.
+fn every_layout(ranks: usize) -> Vec<Vec<Vec<usize>>> {
+    let mut layouts: Vec<Vec<Vec<usize>>> = vec![Vec::new()];
+    for position in 0..ranks {
+        let grown = |layout: Vec<Vec<usize>>| {
+            (0..=layout.len()).map(move |host| {
+                let mut layout = layout.clone();
+                layout.resize(layout.len().max(host + 1), Vec::new());
+                layout[host].push(position);
+                layout
+            })
+        };
+        layouts = layouts.into_iter().flat_map(grown).collect();
+    }
+    layouts
+}
+
 #[test]
-fn hosts_whose_ranks_interleave_are_folded_in_order_of_their_first() {
-    let plan = hosts::all_reduce(&[vec![0, 2], vec![1, 3, 4]], 2);
-    let (outcome, _) = check::all_reduce(&plan).expect("a sound plan");
-    assert_eq!(outcome.ends[3][0].to_string(), "((((0 2) 1) 3) 4)");
+fn host_by_host_is_the_left_fold_of_the_group_exactly_where_hosts_stand_in_a_row() {
+    for layout in (1..=7).flat_map(every_layout) {
+        let (outcome, association) = check::all_reduce(&hosts::all_reduce(&layout, 2)).unwrap_or_else(|flaw| panic!("{flaw}\n{layout:?}"));
+        assert_eq!(association == Association::LeftFold, hosts::in_a_row(&layout), "{layout:?}");
+        assert_eq!(outcome.ends[0][0].order(), layout.concat(), "the order in which it is taken by what no order shows in");
+    }
 }
 
 #[test]
@@ -78,6 +97,7 @@ fn plans_look_as_they_are_written_down() {
         ("doubling-of-5", doubling::all_reduce(5), link(PlanName::Doubling, 5)),
         ("memory-of-3", memory::all_reduce(3), None),
         ("hosts-3-2", hosts::all_reduce(&[vec![0, 1, 2], vec![3, 4]], 2), None),
+        ("hosts-interleaved", hosts::all_reduce(&[vec![0, 2], vec![1, 3, 4]], 1), None),
     ];
     for (name, plan, cost) in shapes {
         let (outcome, association) = check::all_reduce(&plan).expect("a sound plan");

@@ -1,6 +1,8 @@
 //! The collectives of a job and a group: which call's turn it is, and by which way it goes.
 
 mod pending;
+#[cfg(test)]
+mod suite;
 mod turn;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -78,14 +80,19 @@ enum Way {
 impl Collectives {
     /// The collectives of `group`, a group of `job`. Nothing is exchanged before the first call.
     pub fn new(job: Arc<Job>, group: Group, settings: PlanSettings) -> Collectives {
-        let together = |ranks: &Vec<u32>| group.ranks().iter().all(|rank| ranks.contains(rank));
         let neighbourhoods = job.neighbourhoods();
+        Collectives::among(job, group, settings, &neighbourhoods)
+    }
+
+    /// The same where those of each of `neighbourhoods` share memory.
+    fn among(job: Arc<Job>, group: Group, settings: PlanSettings, neighbourhoods: &[Vec<u32>]) -> Collectives {
+        let together = |ranks: &Vec<u32>| group.ranks().iter().all(|rank| ranks.contains(rank));
         let free = matches!(settings.forced, None | Some(PlanName::Memory | PlanName::Hosts));
         let way = match group.len() {
             1 => Way::Alone,
             _ if free && neighbourhoods.iter().any(together) => Way::Memory(None),
-            _ if free && Hosts::<Memory>::suit(&group, &neighbourhoods) => {
-                Way::Hosts(Box::new(Hosts::new(&job.vigil(), &group, &neighbourhoods, &settings)))
+            _ if free && Hosts::<Memory>::suit(&group, neighbourhoods) => {
+                Way::Hosts(Box::new(Hosts::new(&job.vigil(), &group, neighbourhoods, &settings)))
             }
             _ => Way::Links,
         };
@@ -432,6 +439,8 @@ impl Shared {
         self.run_on(ticket, what, contributes, how, |way, mesh, call| match way {
             Reachable::Alone => body(Reached::Alone, call),
             Reachable::Memory(memory) => body(Reached::Memory(memory), call),
+            // All have seen that they mean the same call, so all of them leave the hosts' way or none does.
+            Reachable::Hosts(hosts) if hosts.would_shuffle(&call.what) => body(Reached::Links(hosts.then_links(call, mesh)?), call),
             Reachable::Hosts(hosts) => body(Reached::Hosts(hosts, mesh), call),
             Reachable::Links => body(Reached::Links(mesh), call),
         })

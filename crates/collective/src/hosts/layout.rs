@@ -2,6 +2,8 @@
 
 use syncline_cluster::Group;
 
+use crate::plan::hosts::in_a_row;
+
 /// Positions by host, hosts in order of their first members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
@@ -10,6 +12,8 @@ pub(super) struct Layout {
     pub(super) host: usize,
     /// This rank's position in the group.
     pub(super) position: usize,
+    /// Whether host by host is another order than that of the group.
+    pub(super) interleaved: bool,
 }
 
 impl Layout {
@@ -26,7 +30,7 @@ impl Layout {
         let hosts: Vec<Vec<usize>> = hosts.into_iter().map(|(_, members)| members).collect();
         let position = group.position();
         let host = hosts.iter().position(|members| members.contains(&position)).expect("everybody has a host");
-        Layout { hosts, host, position }
+        Layout { interleaved: !in_a_row(&hosts), hosts, host, position }
     }
 
     /// The first member of each host.
@@ -66,6 +70,8 @@ mod tests {
         let layout = Layout::of(&group, &[vec![0, 1, 2], vec![3, 4, 5]]);
         assert_eq!(layout.hosts, [vec![0, 2], vec![1, 3], vec![4]]);
         assert_eq!((layout.host, layout.leaders(), layout.place(3)), (1, vec![0, 1, 4], (1, 1)));
-        assert_eq!((layout.counts(), layout.largest()), ((2, 2, 5), 2));
+        assert_eq!((layout.counts(), layout.largest(), layout.interleaved), ((2, 2, 5), 2, true));
+        let row = Group::new(vec![5, 4, 0, 1, 9], 1).expect("1 is in it");
+        assert!(!Layout::of(&row, &[vec![0, 1, 2], vec![3, 4, 5]]).interleaved);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! What is large goes between hosts once in each direction; see [`plan::hosts`](crate::plan::hosts) for the picture and the cost. What has
 //! no use for leaders (gathers, scatters, exchanges of all with all) goes over links between all members, after the same roll
-//! call. The bits are those of the left fold over the hosts in order of their first members.
+//! call; so do reductions in which the order shows where the hosts of the group interleave, because only the order of the group
+//! gives the bits that every other way gives.
 
 mod layout;
 mod near;
@@ -85,6 +86,11 @@ impl<N: Neighbours> Hosts<N> {
     /// Where the traffic between leaders is counted, where this rank is one.
     pub(crate) fn ledger(&self) -> Option<Arc<Ledger>> {
         self.leaders.as_ref().map(Mesh::ledger)
+    }
+
+    /// Whether host by host is not the order of the group, and `what` would show it.
+    pub(crate) fn would_shuffle(&self, what: &What<'_>) -> bool {
+        self.layout.interleaved && what.shows_order()
     }
 
     /// The links between all members, for what has no use for leaders, once all have come to `call`.

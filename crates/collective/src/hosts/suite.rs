@@ -1,16 +1,15 @@
-//! Jobs of threads that take each other for several hosts: any layout, the bits of the left fold, one crossing each way.
+//! Jobs of threads that take each other for several hosts: any layout, the left fold host by host, one crossing each way.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use syncline_cluster::bootstrap::{Arguments, Environment, find};
 use syncline_cluster::{Deadline, ErrorKind, Group, Job, Settings, TransportChoice};
 use syncline_tensor::DType;
-use syncline_tensor::kernels::{ReduceOp, cast, divide, reduce_many_into};
-use syncline_testkit::ranks::threads;
+use syncline_tensor::kernels::ReduceOp;
 
 use super::*;
 use crate::memory::Memory;
+use crate::rehearsal::{folded, job, numbers, soon};
 
 /// What joins the ranks of a host here: memory, or links in its place.
 enum Near {
@@ -73,10 +72,6 @@ impl Rank {
     }
 }
 
-fn soon() -> Deadline {
-    Deadline::after(Duration::from_secs(20))
-}
-
 /// Runs `body` on ranks that sit on `hosts`.
 fn on<T: Send>(name: &str, hosts: &[Vec<u32>], body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
     on_by(TransportChoice::Tcp, name, hosts, body)
@@ -84,21 +79,11 @@ fn on<T: Send>(name: &str, hosts: &[Vec<u32>], body: impl Fn(&mut Rank) -> T + S
 
 fn on_by<T: Send>(transport: TransportChoice, name: &str, hosts: &[Vec<u32>], body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
     let ranks: usize = hosts.iter().map(Vec::len).sum();
-    let rendezvous = format!("unix:@hosts-{}-{name}-{hosts:?}-{transport}", std::process::id()).replace([' ', '[', ']', ','], "");
-    threads(ranks, |me| {
-        let (number, world) = (me.to_string(), ranks.to_string());
-        let environment = Environment::from_variables([
-            ("SYNCLINE_RANK", number.as_str()),
-            ("SYNCLINE_WORLD_SIZE", world.as_str()),
-            ("SYNCLINE_RENDEZVOUS", rendezvous.as_str()),
-            ("SYNCLINE_TOKEN", "t"),
-        ]);
-        let launch = find(&environment, &Arguments::default()).expect("a sound environment");
-        let settings = Settings { transport, encrypt: false, ..Settings::default() };
-        let job = Job::join(&launch, &settings, soon()).expect("everybody comes");
-        let vigil = job.vigil();
+    let name = format!("hosts-{name}-{hosts:?}").replace([' ', '[', ']', ','], "");
+    let settings = Settings { transport, encrypt: false, ..Settings::default() };
+    job(&name, ranks, &settings, |me, job| {
         let group = Group::world(ranks as u32, me as u32);
-        let mut hosts = Hosts::new(&vigil, &group, hosts, &PlanSettings::default());
+        let mut hosts = Hosts::new(&job.vigil(), &group, hosts, &PlanSettings::default());
         let joined = hosts.settle(|here| match transport {
             TransportChoice::Tcp => Ok(Near::Links(Mesh::new(job.vigil(), here.clone(), "near", PlanSettings::default()))),
             _ => Ok(Near::Memory(Box::new(Memory::open(&job, here, soon())?))),
@@ -108,27 +93,8 @@ fn on_by<T: Send>(transport: TransportChoice, name: &str, hosts: &[Vec<u32>], bo
     })
 }
 
-fn numbers(position: usize, count: usize, dtype: DType) -> Vec<u8> {
-    let value = |index: usize| ((index * 7919 + position * 104_729) % 1013) as f32 / 7.0 - 60.0;
-    let floats: Vec<u8> = (0..count).flat_map(|index| value(index).to_le_bytes()).collect();
-    let mut bytes = vec![0; count * dtype.size()];
-    cast(DType::F32, &floats, dtype, &mut bytes).expect("as many");
-    bytes
-}
-
-fn left_fold(order: &[u32], count: usize, dtype: DType, op: ReduceOp) -> Vec<u8> {
-    let all: Vec<Vec<u8>> = order.iter().map(|position| numbers(*position as usize, count, dtype)).collect();
-    let sources: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
-    let mut out = vec![0; count * dtype.size()];
-    reduce_many_into(op, dtype, &mut out, &sources).expect("of one length");
-    if op == ReduceOp::Mean {
-        divide(dtype, &mut out, order.len() as u32).expect("whole numbers");
-    }
-    out
-}
-
 #[test]
-fn every_layout_has_the_bits_of_the_left_fold() {
+fn every_layout_has_the_bits_of_the_left_fold_host_by_host() {
     let layouts: [&[Vec<u32>]; 6] = [
         &[vec![0], vec![1]],
         &[vec![0, 1], vec![2, 3]],
@@ -138,7 +104,8 @@ fn every_layout_has_the_bits_of_the_left_fold() {
         &[vec![0, 1], vec![2], vec![3], vec![4, 5]],
     ];
     for (hosts, transport) in layouts.into_iter().flat_map(|hosts| [(hosts, TransportChoice::Tcp), (hosts, TransportChoice::Auto)]) {
-        let order = hosts.concat();
+        // Which is the order of the group where hosts do not interleave; where they do, this way is not taken by what shows it.
+        let order: Vec<usize> = hosts.concat().into_iter().map(|position| position as usize).collect();
         on_by(transport, "bits", hosts, |rank| {
             for (count, dtype, op) in [
                 (0, DType::F32, ReduceOp::Sum),
@@ -150,7 +117,7 @@ fn every_layout_has_the_bits_of_the_left_fold() {
             ] {
                 let mut array = numbers(rank.me, count, dtype);
                 assert_eq!(rank.all_reduce(&mut array, dtype, op).expect("a result"), order.len() as u32);
-                assert!(array == left_fold(&order, count, dtype, op), "{op} of {count} {dtype} on {hosts:?}");
+                assert!(array == folded(order.clone(), count, dtype, op), "{op} of {count} {dtype} on {hosts:?}");
             }
             for root in [0, order.len() - 1] {
                 for count in [6, 200_003] {
@@ -161,7 +128,7 @@ fn every_layout_has_the_bits_of_the_left_fold() {
                     let call = rank.call(What::Reduce { dtype: DType::F32, op: ReduceOp::Sum, count, root });
                     let mut array = numbers(rank.me, count, DType::F32);
                     rank.hosts.reduce(&mut array, DType::F32, ReduceOp::Sum, root, &call).expect("a sum at the root");
-                    let sum = left_fold(&order, count, DType::F32, ReduceOp::Sum);
+                    let sum = folded(order.clone(), count, DType::F32, ReduceOp::Sum);
                     assert!(array == if rank.me == root { sum } else { numbers(rank.me, count, DType::F32) });
                 }
             }

@@ -10,11 +10,12 @@ use syncline_tensor::kernels::ReduceOp;
 use syncline_transport::{LinkError, OutFrame, SendHalf, Sending};
 
 use super::roll::Bring;
-use super::suite::{Rank, among, in_tcp, left_fold, numbers, soon};
+use super::suite::{Rank, among, in_tcp};
 use crate::call::{Failure, What};
 use crate::plan::PlanName;
 use crate::plan::cost::{Figures, choose};
 use crate::plan::grades::Grades;
+use crate::rehearsal::{left_fold, numbers, soon};
 
 const OP: ReduceOp = ReduceOp::Sum;
 /// So many numbers of 4 bytes that four ranks halve and double on near links, and only double on far ones unless these are

@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_cluster::bootstrap::{Arguments, Environment, find};
 use syncline_cluster::{Deadline, Error, ErrorKind, Group, Job, Settings, TransportChoice};
 use syncline_tensor::DType;
-use syncline_tensor::kernels::{ReduceOp, cast, reduce_into, reduce_many_into};
-use syncline_testkit::ranks::threads;
+use syncline_tensor::kernels::{ReduceOp, cast, reduce_into};
 use syncline_wire::Fingerprint;
 
 use super::Mesh;
@@ -14,6 +12,7 @@ use super::run::part;
 use crate::call::{Call, Failure, What};
 use crate::plan::check::{self, Term};
 use crate::plan::{PlanName, PlanSettings};
+use crate::rehearsal::{job, left_fold, numbers, soon};
 
 /// A rank of a job, with its mesh and the number of its next call.
 pub(super) struct Rank {
@@ -34,10 +33,6 @@ impl Rank {
     }
 }
 
-pub(super) fn soon() -> Deadline {
-    Deadline::after(Duration::from_secs(20))
-}
-
 pub(super) fn in_tcp<T: Send>(name: &str, ranks: usize, body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
     among(name, ranks, TransportChoice::Tcp, |rank| {
         let result = body(rank);
@@ -52,17 +47,7 @@ pub(super) fn among<T: Send>(name: &str, ranks: usize, transport: TransportChoic
 }
 
 fn among_with<T: Send>(name: &str, ranks: usize, settings: &Settings, body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
-    let rendezvous = format!("unix:@links-{}-{name}-{ranks}-{}", std::process::id(), settings.transport);
-    threads(ranks, |rank| {
-        let (number, world) = (rank.to_string(), ranks.to_string());
-        let environment = Environment::from_variables([
-            ("SYNCLINE_RANK", number.as_str()),
-            ("SYNCLINE_WORLD_SIZE", world.as_str()),
-            ("SYNCLINE_RENDEZVOUS", rendezvous.as_str()),
-            ("SYNCLINE_TOKEN", "t"),
-        ]);
-        let launch = find(&environment, &Arguments::default()).expect("a sound environment");
-        let job = Job::join(&launch, settings, soon()).expect("everybody comes");
+    job(&format!("links-{name}"), ranks, settings, |rank, job| {
         let group = Group::world(ranks as u32, rank as u32);
         let mesh = Mesh::new(job.vigil(), group, "group", PlanSettings::default());
         body(&mut Rank { job, mesh, number: 0 })
@@ -70,26 +55,6 @@ fn among_with<T: Send>(name: &str, ranks: usize, settings: &Settings, body: impl
 }
 
 const PLANS: [&str; 6] = ["tree", "tree:3", "ring", "halving", "chain", "doubling"];
-
-/// Numbers whose sums depend on the order of the additions.
-pub(super) fn numbers(position: usize, count: usize, dtype: DType) -> Vec<u8> {
-    let value = |index: usize| {
-        let mixed = (index as u64 * 0x9e37_79b9 + position as u64 * 0x85eb_ca6b).wrapping_mul(0xc2b2_ae3d_27d4_eb4f) >> 40;
-        (mixed as f32 / (1 << 20) as f32 - 8.0) * if index.is_multiple_of(3) { 100.0 } else { 1.0 }
-    };
-    let floats: Vec<u8> = (0..count).flat_map(|index| value(index).to_le_bytes()).collect();
-    let mut bytes = vec![0; count * dtype.size()];
-    cast(DType::F32, &floats, dtype, &mut bytes).expect("as many");
-    bytes
-}
-
-pub(super) fn left_fold(ranks: usize, count: usize, dtype: DType, op: ReduceOp) -> Vec<u8> {
-    let all: Vec<Vec<u8>> = (0..ranks).map(|position| numbers(position, count, dtype)).collect();
-    let sources: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
-    let mut out = vec![0; count * dtype.size()];
-    reduce_many_into(op, dtype, &mut out, &sources).expect("of one length");
-    out
-}
 
 /// What a plan promises: its folds, in the widest type that it may use.
 fn promised(mesh: &Mesh, name: PlanName, count: usize, dtype: DType, op: ReduceOp) -> Vec<u8> {

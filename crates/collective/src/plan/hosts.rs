@@ -6,10 +6,23 @@
 //!      1   2           5 6
 //! ```
 //! A leader is the first of its host, hosts come in order of their leaders. It folds what its neighbours left in memory onto the
-//! prefix one after the other, so the bits are those of the left fold over the hosts' members in this order. Cost for S bytes in K
-//! pieces over h hosts of at most m ranks: 2(h-1) + 2(m-1) + K-1 steps; every link between hosts carries S once in each direction.
+//! prefix one after the other: the left fold over the hosts' members, one host after the other. That is the order of the group where
+//! hosts stand [in a row](in_a_row); where they interleave it is not, and this plan serves only what no order shows in (whole numbers,
+//! min, max, and, or), all else goes by the chain over all members. Cost for S bytes in K pieces over h hosts of at most m ranks:
+//! 2(h-1) + 2(m-1) + K-1 steps; every link between hosts carries S once in each direction.
 
 use super::{Deed, Load, Plan, Then};
+
+/// Whether the members of each host follow each other in the group, so that host by host is the order of the group.
+/// ```
+/// use syncline_collective::plan::hosts::in_a_row;
+///
+/// assert!(in_a_row(&[vec![0, 1], vec![2, 3, 4]]));
+/// assert!(!in_a_row(&[vec![0, 2], vec![1, 3, 4]])); // dealt out in turn, as `srun --distribution=cyclic` does
+/// ```
+pub fn in_a_row(hosts: &[Vec<usize>]) -> bool {
+    hosts.iter().flatten().is_sorted()
+}
 
 /// An all-reduce over `hosts`, the members' positions by host, in `pieces` pieces.
 pub fn all_reduce(hosts: &[Vec<usize>], pieces: usize) -> Plan {

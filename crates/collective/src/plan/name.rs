@@ -21,7 +21,7 @@ pub enum PlanName {
     Doubling,
     /// Through memory that all share, see [`memory`](super::memory).
     Memory,
-    /// Inside each host first, then between them, see [`hosts`](super::hosts).
+    /// Inside each host first, then between them, see [`hosts`](super::hosts); the chain for what this would put out of order.
     Hosts,
 }
 
