@@ -1,7 +1,8 @@
 """A tree of the tasks of a Slurm step, without a session: srun -N 2 -n 4 python slurm_tree.py
 
 Each task sees data of its own; averaged gradients lead all of them to the same weights. `tree.gpu` says which GPU of its node
-is this task's, from 1 (`SlurmTree(tasks_per_gpu=2)`: two tasks share each). Outside of Slurm it is a tree of one.
+is this task's, from 1 (`SlurmTree(tasks_per_gpu=2)`: two tasks share each). Under another launcher
+it is a tree of its processes.
 """
 
 import numpy as np
