@@ -449,7 +449,7 @@ fn the_example_scripts_train_on_even_and_uneven_nodes() {
     let few_epochs = ("PROGRAM", "python3 examples/python/digits.py --sync --epochs 20".to_owned());
     let output = submit(&slurm, "train.sbatch", &[path.clone(), few_epochs]);
     assert!(output.contains("sync, 4 workers: test accuracy 0.9"), "{output}");
-    let output = submit(&slurm, "tree.sbatch", &[path.clone()]);
+    let output = submit(&slurm, "tree.sbatch", std::slice::from_ref(&path));
     assert!(output.contains("3 nodes on GPUs [1, 2, 1], weights [ 2.  -1.   0.5], the same bits on all"), "{output}");
     let output = submit(&slurm, "uneven.sbatch", &[path]);
     assert!(output.contains("7 ranks on 1 host") && output.contains("a barrier of 7 takes"), "{output}");
