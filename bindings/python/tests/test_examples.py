@@ -95,6 +95,7 @@ def test_word_vectors_get_better_and_know_their_company(stage: Stage) -> None:
     [
         ("tree_average.py", r"4 nodes, weights \[ 2\. +-1\. +0\.5"),
         ("tree_function.py", r"of 4 nodes, node \d has the best loss"),
+        ("slurm_tree.py", r"4 nodes on GPUs \[1, 2, 3, 4\], weights \[ 2\. +-1\. +0\.5\s*\], the same bits on all"),
     ],
 )
 def test_trees_average_and_choose(stage: Stage, file: str, says: str) -> None:

@@ -430,6 +430,10 @@ fn the_example_scripts_train_on_even_and_uneven_nodes() {
     let output = submit(&slurm, "uneven.sbatch", &program());
     assert!(output.contains("tasks on each node: 2(x3),1, life number 0"), "{output}");
     assert_eq!(marked(&output, "worked").iter().filter(|line| fact(line, "sum") == "28").count(), 7, "{output}");
+    let output = submit(&slurm, "tree.sbatch", &[("PROGRAM", rank_words().join(" ")), (PLAY, "sums".to_owned())]);
+    let trees = marked(&output, "slurm");
+    assert_eq!(trees.len(), 3, "{output}");
+    assert!(trees.iter().all(|line| fact(line, "contributors") == "3" && fact(line, "digest") == fact(trees[0], "digest")), "{output}");
     assert_eq!(files_left(&slurm), "");
 
     // As a user submits them (but for a shorter training), where the Python package is installed.
@@ -445,6 +449,8 @@ fn the_example_scripts_train_on_even_and_uneven_nodes() {
     let few_epochs = ("PROGRAM", "python3 examples/python/digits.py --sync --epochs 20".to_owned());
     let output = submit(&slurm, "train.sbatch", &[path.clone(), few_epochs]);
     assert!(output.contains("sync, 4 workers: test accuracy 0.9"), "{output}");
+    let output = submit(&slurm, "tree.sbatch", std::slice::from_ref(&path));
+    assert!(output.contains("3 nodes on GPUs [1, 2, 1], weights [ 2.  -1.   0.5], the same bits on all"), "{output}");
     let output = submit(&slurm, "uneven.sbatch", &[path]);
     assert!(output.contains("7 ranks on 1 host") && output.contains("a barrier of 7 takes"), "{output}");
     assert_eq!(files_left(&slurm), "");

@@ -15,14 +15,49 @@ use syncline_testkit::relay::{Relay, WIRE, Weather};
 /// What a rank of these tests does, beside the parts of the field.
 #[test]
 fn as_a_rank() {
-    if std::env::var(PLAY).as_deref() != Ok("measure") {
-        return field::rank::play_if_asked();
-    }
-    match measure() {
+    let outcome = match std::env::var(PLAY).as_deref() {
+        Ok("measure") => measure(),
+        Ok("sum") => sum_until(Some(SUMS)),
+        Ok("sum for ever") => sum_until(None),
+        _ => return field::rank::play_if_asked(),
+    };
+    match outcome {
         Ok(words) => println!("\n{MARK}measured {words}"),
-        Err(error) => println!("\n{MARK}lost text={:?}", error.to_string()),
+        Err(error) => {
+            let rank = error.who().map_or("-".to_owned(), |who| who.rank.to_string());
+            println!("\n{MARK}lost kind={:?} rank={rank} text={:?}", error.kind(), error.to_string());
+        }
     }
     exit(0);
+}
+
+/// How often a tree adds up in bad weather. An even number: what a rank brings to its first sum is in what the other brings to
+/// its second, so that so many sums take the way between them as often.
+const SUMS: u32 = 20;
+
+/// Small and large arrays of a tree, added up so many times or until something goes wrong; says `in` after the first. Returns what
+/// each took.
+fn sum_until(end: Option<u32>) -> Result<String, Error> {
+    let session = Session::open(Config::from_env()?)?;
+    let tree = session.tree()?;
+    let mut wrong = 0;
+    let began = Instant::now();
+    for round in 0..end.unwrap_or(u32::MAX) {
+        let number = |node: u32, index: usize| (node + round % 13) as f32 + (index % 31) as f32;
+        let length = if round % 2 == 0 { 10 } else { 50_000 };
+        let mut array: Vec<f32> = (0..length).map(|index| number(tree.node(), index)).collect();
+        let contributors = tree.all_reduce(&mut array, ReduceOp::Sum)?;
+        let right = |index: usize| (1..=tree.nodes()).map(|node| number(node, index)).sum::<f32>();
+        wrong += array.iter().enumerate().filter(|(index, found)| **found != right(*index)).count();
+        wrong += usize::from(contributors != tree.nodes());
+        if round == 0 {
+            println!("\n{MARK}in wrong={wrong}");
+        }
+        assert_eq!(wrong, 0, "round {round}");
+    }
+    let each = began.elapsed() / SUMS;
+    session.shutdown()?;
+    Ok(format!("wrong={wrong} micros={}", each.as_micros()))
 }
 
 /// A table and sums over both hosts, and what the quickest of some barriers took.
@@ -77,35 +112,55 @@ fn start(place: &Enclosure, part: &str, timeout: &str) -> Vec<Program> {
     vec![start(0), start(1)]
 }
 
-/// What the quickest barrier took on each rank, in microseconds; nothing they computed may be wrong.
-fn quickest_barriers(place: &Enclosure) -> Vec<u64> {
-    let mut ranks = start(place, "measure", "20");
+/// What the quickest barrier, or each sum of a tree, took on each rank, in microseconds; nothing they computed may be wrong.
+fn measured(place: &Enclosure, part: &str) -> Vec<u64> {
+    let mut ranks = start(place, part, "20");
     ranks.iter_mut().for_each(|rank| rank.succeed(LIMIT));
-    let measured = |rank: &Program| {
+    let micros = |rank: &Program| {
         let text = rank.said("measured").first().map(|line| line.text.clone()).unwrap_or_else(|| panic!("{}", rank.transcript()));
         assert_eq!(fact(&text, "wrong"), "0", "{}", rank.transcript());
         fact(&text, "micros").parse().expect("a number")
     };
-    ranks.iter().map(measured).collect()
+    ranks.iter().map(micros).collect()
 }
 
 #[test]
 fn distance_and_loss_change_how_long_it_takes_and_nothing_else() {
     let Some((place, relay)) = far_apart() else { return };
-    let near = quickest_barriers(&place);
+    let near = measured(&place, "measure");
     relay.set(Weather { delay: Duration::from_millis(10), jitter: Duration::from_millis(1), ..Weather::default() });
-    let far = quickest_barriers(&place);
+    let far = measured(&place, "measure");
     // Nobody can know that the other has come in less than the way between them.
     assert!(far.iter().all(|micros| *micros >= 10_000), "{near:?} {far:?}");
     assert!(far.iter().all(|micros| *micros < 60_000), "a barrier of two takes one or two ways: {near:?} {far:?}");
     relay.set(Weather { delay: Duration::from_millis(1), loss: 0.02, ..Weather::default() });
-    quickest_barriers(&place);
+    measured(&place, "measure");
+}
+
+#[test]
+fn a_tree_adds_up_right_whatever_the_distance_and_loss() {
+    let Some((place, relay)) = far_apart() else { return };
+    relay.set(Weather { delay: Duration::from_millis(10), jitter: Duration::from_millis(2), ..Weather::default() });
+    let far = measured(&place, "sum");
+    assert!(far.iter().all(|micros| *micros >= 10_000), "nobody can have the other's numbers sooner: {far:?}");
+    relay.set(Weather { delay: Duration::from_millis(1), loss: 0.02, ..Weather::default() });
+    measured(&place, "sum");
 }
 
 #[test]
 fn each_side_of_a_cut_cable_names_the_other_within_the_timeout() {
+    each_names_the_other_after_a_cut("linger");
+}
+
+#[test]
+fn each_side_of_a_cut_names_the_other_inside_of_an_all_reduce() {
+    each_names_the_other_after_a_cut("sum for ever");
+}
+
+/// Cuts the cable while both ranks play `part`, which says `in` once both are at it.
+fn each_names_the_other_after_a_cut(part: &str) {
     let Some((place, relay)) = far_apart() else { return };
-    let mut ranks = start(&place, "linger", "3");
+    let mut ranks = start(&place, part, "3");
     ranks.iter_mut().for_each(|rank| drop(rank.wait_for("in", LIMIT)));
     let cut = Instant::now();
     relay.set(Weather { cut: true, ..Weather::default() });

@@ -77,11 +77,3 @@ fn work(place: &Place, options: &Options) -> Result<usize, Error> {
     }
     Ok(parts)
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_example_runs() {
-        super::main().expect("every row is summed once");
-    }
-}
