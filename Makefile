@@ -7,8 +7,8 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 SOAK_RUNS ?= 200
 # The long runs: processes killed at random moments with many seeds, and simulated clusters with many more.
-SOAK ?= SYNCLINE_KILL_RUNS=$(SOAK_RUNS) SYNCLINE_SIM_SEEDS=$(SOAK_RUNS)000 \
-	$(CARGO) nextest run --release --locked --profile soak --run-ignored all -E 'binary(/^(kill|tables_kill|collectives_kill|simulated)/) | test(a_requeued_job) | test(every_number_of_ranks_by_every_plan)'
+SOAK ?= SYNCLINE_KILL_RUNS=$(SOAK_RUNS) SYNCLINE_SIM_SEEDS=$(SOAK_RUNS)000 SOAK_RUNS=$(SOAK_RUNS) MORTAL_EVERY=1 \
+	$(CARGO) nextest run --release --locked --profile soak --run-ignored all -E 'binary(/^(kill|tables_kill|tables_netns|tables_random|collectives_kill|gradients|simulated)/) | test(/(^|::)simulated::/) | test(a_requeued_job) | test(every_number_of_ranks_by_every_plan) | test(k7_a_key_of_more_than_two_gib)'
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint install bench fuzz soak setup clean
@@ -41,8 +41,9 @@ bench: ## latency and bandwidth of every kind of link, and of tables
 fuzz: ## feed random bytes to every parser, FUZZ_SECONDS each
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
 
-soak: setup ## the long kill runs, SOAK_RUNS seeds
+soak: setup ## the long kill runs, SOAK_RUNS seeds; stores in every layout
 	$(SOAK)
+	SYNCLINE_ALL_LAYOUTS=1 .venv/bin/python -m pytest --quiet bindings/python/tests/test_kvstore_jobs.py
 
 setup: ## what test does first: packages, virtual environments, Python package; the demo needs less of it
 	@scripts/setup

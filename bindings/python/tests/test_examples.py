@@ -74,10 +74,11 @@ def test_a_network_in_the_store_reads_digits_as_well_as_one_alone(stage: Stage, 
     assert accuracy(ended, "local, 1 worker") >= 0.95, ended
 
 
-def test_a_factorisation_machine_learns_who_clicks(stage: Stage) -> None:
-    words = ("--type", "dist_async", "--impressions", "20000", "--epochs", "4")
+@pytest.mark.parametrize("kind", ["dist_sync", "dist_async"])
+def test_a_factorisation_machine_learns_who_clicks(stage: Stage, kind: str) -> None:
+    words = ("--type", kind, "--impressions", "20000", "--epochs", "4")
     ended = run(stage, "factorization.py", *words, under=LAUNCHERS["syncline"]())
-    assert accuracy(ended, "dist_async, 4 workers") >= 0.6, ended
+    assert accuracy(ended, f"{kind}, 4 workers") >= 0.6, ended
 
 
 def test_word_vectors_get_better_and_know_their_company(stage: Stage) -> None:

@@ -483,6 +483,54 @@ def test_a_worker_that_is_killed_in_a_round_is_named(stage: Stage, workers: int,
     assert all(line.endswith("True") for line in named), ended
 
 
+# Every push adds one to every number, so the value tells how many counted, and half of one shows.
+SURVIVED = """
+    import random, threading
+    kv = sl.kvstore.create(os.environ["KIND"])
+    kv.set_optimizer(sl.optimizer.SGD(learning_rate=-1.0))
+    kv.init("w", full(BIG, 0))
+    kv.barrier()
+    diary = os.open(os.environ["DIARY"], os.O_RDWR | os.O_CREAT)
+    if kv.rank == 1:
+        after = random.Random(int(os.environ["SEED"])).uniform(0.02, 0.25)
+        threading.Timer(after, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    for step in range(1, 100_000 if kv.rank == 1 else 21):
+        kv.push("w", full(BIG, 1))
+        kv.pull("w")
+        if kv.rank == 1:
+            os.pwrite(diary, str(step).encode(), 0)
+    while kv.num_dead_node != 1:
+        time.sleep(0.001)
+    value = kv.pull("w")
+    assert (value == value.flat[0]).all(), "half a push"
+    print("counted", int(value.flat[0]), kv.num_dead_node, flush=True)
+"""
+
+
+@pytest.mark.parametrize("servers", [0, 1])
+@pytest.mark.parametrize("kind", ["dist_sync", "dist_async"])
+def test_survivors_go_on_with_whole_pushes(stage: Stage, tmp_path: Path, kind: str, servers: int) -> None:
+    for seed in range(4):
+        diary = tmp_path / f"diary-{seed}"
+        env = {"SYNCLINE_ON_PEER_LOSS": "continue", "KIND": kind, "SEED": str(seed), "DIARY": str(diary)}
+        ended = run(stage, 3, servers, SURVIVED, env=env, status=None)
+        counted = [tuple(map(int, line.split())) for line in said(ended, "counted")]
+        acknowledged = int(diary.read_text() or 0)
+        assert len(counted) == 2 and len(set(counted)) == 1, ended
+        value, dead = counted[0]
+        assert dead == 1 and value - 2 * 20 - acknowledged in (0, 1), (seed, acknowledged, ended)
+
+
+def test_importing_the_package_starts_no_server(stage: Stage) -> None:
+    code = """
+        import os
+        import syncline, multiverso, syncline.kvstore
+        print("threads", len(os.listdir("/proc/self/task")), flush=True)
+    """
+    ended = stage.run(code, env={"DMLC_ROLE": "server", "OPENBLAS_NUM_THREADS": "1"})
+    assert ended.status == 0 and said(ended, "threads") == ["1"], ended
+
+
 def test_workers_that_disagree_about_a_key_are_told_so(stage: Stage) -> None:
     code = """
         kv = sl.kvstore.create("dist_sync")

@@ -397,6 +397,146 @@ def test_tables_that_differ_are_shown_with_both_call_sites(stage: Stage, differe
         assert (ended.status, ended.out) == (0, "mismatch\n"), ended
 
 
+@pytest.mark.parametrize("servers", [0, 1])
+def test_a_mismatch_harms_neither_the_tables_nor_the_job(stage: Stage, servers: int) -> None:
+    ended = run(
+        stage,
+        2,
+        servers,
+        """
+        import numpy as np
+        import syncline as sl
+        sl.init()
+        me = sl.worker_id()
+        before = sl.ArrayTable(3, [1, 2, 3])
+        sizes = (10, 20) if me == 0 else (20, 10)  # the same tables, in another order
+        try:
+            sl.ArrayTable(sizes[0])
+        except sl.ContractMismatch as error:
+            assert "10" in str(error) and "20" in str(error), error
+        else:
+            raise AssertionError("nobody noticed")
+        after = sl.ArrayTable(4)
+        before.add(np.ones(3), sync=True)
+        after.add(np.ones(4), sync=True)
+        sl.barrier()
+        assert before.get().tolist() == [3, 4, 5] and after.get().tolist() == [2] * 4
+        print("unharmed", flush=True)
+        sl.shutdown()
+        """,
+    )
+    assert ended.status == 0 and len(said(ended, "unharmed")) == 2, ended
+
+
+def test_an_add_returns_while_its_server_stands_still(stage: Stage) -> None:
+    ended = run(
+        stage,
+        1,
+        1,
+        """
+        import os, signal
+        from pathlib import Path
+        import numpy as np
+        import syncline as sl
+        sl.init()
+        size = 12_000_000  # 48 MB: more than all buffers on the way take
+        table = sl.ArrayTable(size)
+        sl.barrier()
+        family = Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()
+        role = "SYNCLINE_ROLE=server"
+        [server] = [int(pid) for pid in family if role in Path(f"/proc/{pid}/environ").read_text()]
+        os.kill(server, signal.SIGSTOP)
+        try:
+            delta = np.ones(size, dtype=np.float32)
+            table.add(delta)
+            state = Path(f"/proc/{server}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            delta[:] = 77  # it was taken over
+        finally:
+            os.kill(server, signal.SIGCONT)
+        assert state == "T", state
+        assert (table.get() == 1).all()
+        print("returned", flush=True)
+        """,
+        transport="tcp",
+    )
+    assert ended.status == 0 and said(ended, "returned"), ended
+
+
+@pytest.mark.parametrize("transport", [None, "tcp"])
+def test_an_add_to_a_round_does_not_wait_for_the_other_workers(stage: Stage, transport: str | None) -> None:
+    ended = run(
+        stage,
+        2,
+        0,
+        """
+        import numpy as np
+        import syncline as sl
+        sl.init()
+        small, large = (sl.ArrayTable(size, staleness=0) for size in (1000, 1_000_000))
+
+        def add() -> None:
+            # Of a large array one add is on its way; of small ones many.
+            large.add(np.ones(1_000_000))
+            for _ in range(100):
+                small.add(np.ones(1000))
+
+        if sl.worker_id() == 0:
+            add()
+        sl.barrier()  # the other one adds only when this one has
+        if sl.worker_id() == 1:
+            add()
+        assert (large.get() == 2).all() and (small.get() == 200).all()
+        print("went on", flush=True)
+        """,
+        transport=transport,
+    )
+    assert ended.status == 0 and len(said(ended, "went on")) == 2, ended
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_a_table_is_in_memory_once_and_each_worker_adds_one_buffer(stage: Stage, workers: int) -> None:
+    ended = run(
+        stage,
+        workers,
+        0,
+        """
+        import numpy as np
+        import syncline as sl
+        sl.init()
+        MB = 1 << 20
+
+        def shared() -> float:
+            "Megabytes of shared memory of all workers together; a page that several have mapped counts once."
+            mine, ours = 0, False
+            for line in open("/proc/self/smaps"):
+                words = line.split()
+                if "-" in words[0] and ":" not in words[0]:
+                    ours = "memfd:" in line
+                elif ours and words[0] == "Pss:":
+                    mine += int(words[1])
+            return float(sl.aggregate(np.array([mine / 1024]))[0])
+
+        sl.barrier()
+        before = shared()
+        table = sl.ArrayTable(64 * MB // 4)
+        sl.barrier()
+        made = shared() - before
+        sl.barrier()
+        delta, out = np.ones(64 * MB // 4, dtype=np.float32), np.zeros(64 * MB // 4, dtype=np.float32)
+        for _ in range(3):
+            table.add(delta)
+            table.get(out=out)
+        sl.barrier()
+        used = shared() - before
+        print("megabytes", round(made, 1), round(used, 1), flush=True)
+        sl.barrier()
+        assert 60 < made < 64 + 8, made
+        assert used < 64 + sl.size() * 64 + 8 * sl.size(), used
+        """,
+    )
+    assert ended.status == 0 and len(said(ended, "megabytes")) == workers, ended
+
+
 def test_the_call_site_is_the_users_even_through_the_old_package(stage: Stage) -> None:
     ranks = stage.start_ranks(
         2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,9 +11,9 @@ import pytest
 from conftest import Program, Stage
 
 
-def nodes(stage: Stage, count: int, code: str, timeout: float = 10.0) -> list[Program]:
+def nodes(stage: Stage, count: int, code: str, timeout: float = 10.0, env: dict[str, str] | None = None) -> list[Program]:
     """Processes started by hand, each told its number."""
-    env = {"NODES": str(count), "SYNCLINE_TIMEOUT": str(timeout)}
+    env = {"NODES": str(count), "SYNCLINE_TIMEOUT": str(timeout), **(env or {})}
     head = "import os\nimport syncline as sl\nnode, nodes = int(os.environ['NODE']), int(os.environ['NODES'])\n"
     return [stage.start(head + code, env={**env, "NODE": str(node)}) for node in range(1, count + 1)]
 
@@ -87,6 +88,41 @@ print("done", flush=True)
     for program in nodes(stage, 4, code):
         ended = program.end()
         assert (ended.status, ended.out, ended.err) == (0, "done\n", ""), ended
+
+
+def test_net_stats_tell_bytes_calls_seconds_and_speed_of_each_link(stage: Stage) -> None:
+    code = """
+import json, time
+import numpy as np
+tree = sl.LocalhostTree(node, nodes)
+began = time.perf_counter()
+tree.all_reduce(np.zeros(100_000, dtype=np.float32))  # links are made and tried out
+before = tree.net_stats()
+for _ in range(3):
+    array, contributors = tree.all_reduce(np.full(100_000, node, dtype=np.float32))
+    assert contributors == nodes and (array == 3).all()
+after = tree.net_stats()
+took = time.perf_counter() - began
+tree.barrier()
+print(json.dumps({"node": node, "took": took, "before": before, "after": after}), flush=True)
+tree.close()
+"""
+    programs = nodes(stage, 2, code, env={"SYNCLINE_TRANSPORT": "tcp"})
+    said = [json.loads(ended.out) for ended in (program.end() for program in programs)]
+    for mine, peer in [(said[0], said[1]), (said[1], said[0])]:
+        assert list(mine["after"]) == [str(peer["node"])], said
+        link = mine["after"][str(peer["node"])]
+        assert set(link) == {"tx", "rx"}, said
+        for way, facts in link.items():
+            assert set(facts) == {"bytes", "calls", "seconds", "MB/s"}, said
+            earlier = mine["before"].get(str(peer["node"]), {}).get(way, {"bytes": 0, "calls": 0, "seconds": 0.0})
+            # Three sums of 400 kB: two nodes send each other everything once, with a few words about each call.
+            assert 3 * 400_000 <= facts["bytes"] - earlier["bytes"] < 3 * 400_000 + 10_000, said
+            assert 3 <= facts["calls"] - earlier["calls"] < 100, said
+            assert earlier["seconds"] < facts["seconds"] <= mine["took"], said
+            assert facts["MB/s"] == pytest.approx(facts["bytes"] / facts["seconds"] / 1e6), said
+        other = peer["after"][str(mine["node"])]
+        assert (link["tx"]["bytes"], link["tx"]["calls"]) == (other["rx"]["bytes"], other["rx"]["calls"]), said
 
 
 def test_what_the_programs_own_functions_raise_is_what_is_seen(stage: Stage) -> None:

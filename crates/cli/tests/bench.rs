@@ -21,7 +21,12 @@ fn reports(end: &Ending, workload: &str) -> Vec<BTreeMap<String, f64>> {
 
 #[test]
 fn pb_reports_each_worker_in_the_words_of_the_harness() {
-    let tables: [(&str, &[&str]); 10] = [
+    let workloads: [(&str, &[&str]); 15] = [
+        ("w1", &["w1", "n=1", "size=4096", "secs=0.05"]),
+        ("w1", &["w1", "n=2", "size=4096", "secs=0.05"]),
+        ("w1", &["w1", "n=2", "size=4096", "secs=0.05", "zc=1"]),
+        ("w1", &["w1", "n=2", "size=1000004", "secs=0.05"]),
+        ("w1", &["w1", "n=2", "size=1000004", "secs=0.05", "zc=1"]),
         ("w2", &["w2", "n=2", "size=4096", "secs=0.05"]),
         ("w2", &["w2", "n=2", "size=100000", "secs=0.05", "mode=sync"]),
         ("w2", &["w2", "n=2", "size=4096", "secs=0.05", "mode=staleness=2"]),
@@ -33,17 +38,18 @@ fn pb_reports_each_worker_in_the_words_of_the_harness() {
         ("w3", &["w3", "n=2", "secs=0.05", "face=kv"]),
         ("w4pull", &["w4", "n=2", "what=pull", "secs=0.05", "face=kv"]),
     ];
-    for (workload, words) in tables {
+    for (workload, words) in workloads {
         let end = bench(&[&["pb"], words].concat());
         end.assert_code(0);
         assert!(!end.out.contains("PB error"), "{words:?}: {}", end.out);
         let reports = reports(&end, workload);
-        assert_eq!(reports.len(), if workload == "w4pull" { 1 } else { 2 }, "{words:?}: {}", end.out);
+        let alone = workload == "w4pull" || words.contains(&"n=1");
+        assert_eq!(reports.len(), if alone { 1 } else { 2 }, "{words:?}: {}", end.out);
         for (rank, report) in reports.iter().enumerate() {
             assert_eq!(report["rank"], rank as f64);
-            // A barrier is measured in rounds that a first look at its speed decides; the others for the time asked.
-            let long_enough = workload == "w4barrier" || report["elapsed"] > 0.04;
-            assert!(report["iters"] >= 5.0 && report["elapsed"] > 0.0 && long_enough, "{words:?}: {report:?}");
+            // Where all must take part, a first look at the speed decides how many rounds there are; the others take the time asked.
+            let long_enough = ["w1", "w4barrier"].contains(&workload) || report["elapsed"] > 0.04;
+            assert!(report["iters"] >= 4.0 && report["elapsed"] > 0.0 && long_enough, "{words:?}: {report:?}");
             assert!(report["min"] <= report["p50"] && report["p50"] <= report["p99"] && report["p99"] <= report["max"]);
         }
     }
@@ -157,14 +163,15 @@ fn collective(words: &[&str]) -> Vec<serde_json::Value> {
 
 #[test]
 fn every_collective_operation_is_measured_with_nothing_wrong() {
-    let all = "allreduce,reduce,broadcast,gather,all_gather,reduce_scatter,all_to_all,barrier";
+    let all = "allreduce,reduce,broadcast,scatter,gather,all_gather,reduce_scatter,all_to_all,barrier";
     let scratch = tempfile::tempdir().unwrap();
     let plot = scratch.path().join("all.svg");
     let rows = collective(&["--op", all, "-n", "1,3", "--sizes", "100,64K", "--plot", plot.to_str().unwrap()]);
-    assert_eq!(rows.len(), 2 * (7 * 2 + 1), "ranks × operations × sizes, and barriers");
+    assert_eq!(rows.len(), 2 * (8 * 2 + 1), "ranks × operations × sizes, and barriers");
     let of = |operation: &str| rows.iter().find(|row| row["operation"] == operation && row["ranks"] == 3 && row["size"] == 65536).unwrap();
     let share = |row: &serde_json::Value| row["busbw_gb_per_s"].as_f64().unwrap() / row["algbw_gb_per_s"].as_f64().unwrap();
     assert!((share(of("allreduce")) - 4.0 / 3.0).abs() < 1e-9 && (share(of("broadcast")) - 1.0).abs() < 1e-9);
+    assert!((share(of("scatter")) - 2.0 / 3.0).abs() < 1e-9);
     assert_eq!((&of("allreduce")["redop"], &of("broadcast")["redop"]), (&"sum".into(), &"none".into()));
     let drawn = std::fs::read_to_string(plot).unwrap();
     assert!(drawn.contains("allreduce, 3 ranks") && drawn.contains("syncline shm"), "{drawn}");
@@ -189,6 +196,39 @@ fn peers_are_measured_or_missed_in_words() {
     assert!(lines.iter().all(|line| line.len() == 14 && line[13] == "0"), "{}", end.out);
     let said = end.err.contains("skipped: openmpi");
     assert_eq!(lines.len(), if said { 1 } else { 2 }, "{}\n{}", end.out, end.err);
+}
+
+/// Measures `operations` beside another library, which must give a right row for each of them and each of two sizes; where it
+/// is not installed, says so in the words that `bench` has for it.
+fn measured_beside(peer: &str, python: &str, operations: &str, absent: &str) {
+    let quick = ["allreduce", "--secs", "0.005", "--runs", "1", "--json", "-n", "2", "--sizes", "400,64K"];
+    let end = bench(&[&quick[..], &["--op", operations, "--peers", "--python", python]].concat());
+    if end.err.contains(&format!("skipped: {absent}")) {
+        return println!("skipped: {absent}");
+    }
+    end.assert_code(0);
+    assert!(!end.err.contains(&format!("skipped: {peer}")), "{}", end.err);
+    let rows: Vec<serde_json::Value> = end.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for operation in operations.split(',') {
+        for size in if operation == "barrier" { &[0][..] } else { &[400, 65536] } {
+            let found = rows.iter().find(|row| row["who"] == peer && row["operation"] == operation && row["size"] == *size);
+            let row = found.unwrap_or_else(|| panic!("no row of {peer} for {operation} of {size} bytes: {}", end.out));
+            assert!(row["wrong"] == 0 && row["time_us"].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+}
+
+#[test]
+fn open_mpi_is_measured_beside_us() {
+    let operations = "allreduce,reduce,broadcast,scatter,gather,all_gather,reduce_scatter,all_to_all,barrier";
+    measured_beside("openmpi", "no-such-python", operations, "openmpi: mpicc and mpirun of Open MPI are not installed");
+}
+
+#[test]
+fn gloo_is_measured_beside_us() {
+    // Debian's own interpreter has Debian's PyTorch, whatever environment is active. Two operations: PyTorch takes seconds to load.
+    let absent = "gloo: /usr/bin/python3 has no torch.distributed; --python names another";
+    measured_beside("gloo", "/usr/bin/python3", "allreduce,scatter", absent);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Ranks killed at random moments while all of them add up arrays: nobody returns a wrong sum, and every survivor is told
 //! within a second who died, the same rank on all.
 //!
-//! Each run is decided by its seed, which a failure prints. `SYNCLINE_KILL_RUNS` says how many there are.
+//! Each run is decided by its seed, which a failure prints. There are seven settings and [`KILLS`] kills in each of them, over a
+//! hundred in all; `SYNCLINE_KILL_RUNS` asks for more.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -20,6 +21,8 @@ use syncline_testkit::sim::Chance;
 /// What a rank is told: `folder;bytes;form;victim;microseconds`.
 const ORDER: &str = "COLLECTIVES_ORDER";
 const RANKS: u32 = 4;
+/// Kills in each setting.
+const KILLS: u64 = 15;
 
 /// One word per rank and call that no other sum of words gives.
 fn unit(rank: u32, call: i64) -> i64 {
@@ -143,7 +146,7 @@ fn a_kill_in_an_all_reduce_over_links_is_told_to_all() {
 }
 
 fn kills(name: &str, bytes: usize, form: &str, transport: &str) {
-    let runs = std::env::var("SYNCLINE_KILL_RUNS").ok().and_then(|text| text.parse::<u64>().ok()).map_or(4, |runs| runs.div_ceil(3));
+    let runs = std::env::var("SYNCLINE_KILL_RUNS").ok().and_then(|text| text.parse::<u64>().ok()).map_or(KILLS, |runs| runs.div_ceil(3));
     for seed in 0..runs {
         let mut chance = Chance::new(seed * 3 + bytes as u64);
         let (victim, delay) = (chance.below(RANKS.into()) as u32, chance.below(30_000));

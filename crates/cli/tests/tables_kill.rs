@@ -12,7 +12,7 @@ use std::time::Duration;
 use syncline_testkit::ranks::{Ending, Process};
 use syncline_testkit::sim::Chance;
 use tables::verdict::{InFlight, assert_exact, assert_told};
-use tables::{Mode, ORDER, Order, Victim};
+use tables::{KEYS, Mode, ORDER, Order, Victim};
 
 const STEPS: u64 = 12;
 
@@ -30,7 +30,7 @@ fn the_verdict_sees_torn_lost_and_doubled_adds() {
         let order = Order {
             mode: Mode::Async,
             steps: 2,
-            victim: Some(Victim { worker: 1, step: 2, matrix: false, thousandths: 0 }),
+            victim: Some(Victim { worker: 1, step: 2, target: 0, thousandths: 0 }),
             endless: false,
             folder: folder.path().to_owned(),
         };
@@ -145,6 +145,7 @@ fn survivors_go_on_with_whole_adds(mode: Mode, layout: Layout) {
     let (kills, counted) = (fates.len(), fates.iter().filter(|fate| **fate == InFlight::Counted).count());
     let inside = kills - fates.iter().filter(|fate| **fate == InFlight::None).count();
     println!("{mode}, {layout:?}: {kills} kills, {inside} of them inside an add, {counted} of which counted");
+    assert!(inside > 0, "{mode}, {layout:?}: {kills} kills, and none inside an add");
 }
 
 fn survivors_are_told_who_died(mode: Mode, layout: Layout) {
@@ -174,6 +175,9 @@ fn run(order: &Order, layout: Layout, env: &[(&str, &str)]) -> Ending {
     command.env_remove("SYNCLINE_TRANSPORT").env_remove("SYNCLINE_ON_PEER_LOSS");
     if matches!(layout, Layout::Messages) {
         command.env("SYNCLINE_TRANSPORT", "tcp");
+    }
+    if !matches!(layout, Layout::AllInOne) {
+        command.env(KEYS, "1");
     }
     command.env(ORDER, order.to_string()).envs(env.iter().copied());
     Process::start("syncline run", &mut command).finish_within(Duration::from_secs(60))

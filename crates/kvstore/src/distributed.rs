@@ -140,7 +140,8 @@ impl Distributed {
     }
 
     pub(crate) fn dead(&self) -> u32 {
-        self.member.job.vigil().deaths()
+        let vigil = self.member.job.vigil();
+        (0..vigil.topology().world()).filter(|rank| vigil.is_over(*rank) && !vigil.has_left(*rank)).count() as u32
     }
 }
 

@@ -262,6 +262,26 @@ fn noise_follows_the_seed_and_the_place() {
     assert!((deviation - 0.2).abs() < 0.005, "the root of the rate, not {deviation}");
 }
 
+/// The same seed makes the same noise, so what is left beside it is the formula: half a step along the gradient.
+#[test]
+fn without_its_noise_sgld_goes_half_a_step_down() {
+    let [rate, decay, rescale, clip] = [0.04, 0.3, 0.5, 0.8];
+    let words = [("seed", 5.0), ("learning_rate", rate), ("wd", decay), ("rescale_grad", rescale), ("clip_gradient", clip)];
+    let sgld = Optimizer::create("sgld", &words.map(|(name, value)| (name, value.into()))).unwrap();
+    let step = |weights: &[f64], gradients: &[f64]| {
+        let mut kept = Kept::new(&sgld, DType::F64, weights);
+        kept.update(&sgld, &Key::Int(0), bytemuck::cast_slice(gradients), &[0]);
+        bytemuck::pod_collect_to_vec::<u8, f64>(&kept.weight)
+    };
+    let weights: Vec<f64> = (0..500).map(|place| f64::from(place) / 50.0 - 5.0).collect();
+    let gradients: Vec<f64> = (0..500).map(|place| f64::from(place * 37 % 100) / 20.0 - 2.5).collect();
+    let (noise, stepped) = (step(&[0.0; 500], &[0.0; 500]), step(&weights, &gradients));
+    for (((weight, gradient), noise), found) in weights.iter().zip(&gradients).zip(&noise).zip(&stepped) {
+        let wanted = weight - rate / 2.0 * ((rescale * gradient).clamp(-clip, clip) + decay * weight);
+        assert!((found - noise - wanted).abs() < 1e-12, "{weight} with {gradient}: {} instead of {wanted}", found - noise);
+    }
+}
+
 #[test]
 fn a_weight_that_never_had_a_gradient_survives_adamax() {
     let adamax = Optimizer::create("adamax", &[]).unwrap();

@@ -3,7 +3,7 @@
 mod thread_jobs;
 
 use syncline::{AddOptions, Consistency, DType, Element, ErrorKind, Session, Spec, Table, Updater};
-use thread_jobs::{MANNERS, Manner, TOGETHER, by, job, job_in};
+use thread_jobs::{APART, MANNERS, Manner, TOGETHER, by, job, job_in};
 
 fn add<T: Element + bytemuck::Pod>(table: &Table, delta: &[T], rows: Option<&[i64]>) {
     table.add(bytemuck::cast_slice(delta), rows, &AddOptions::default(), false, by()).expect("added");
@@ -56,6 +56,87 @@ fn the_matrix_of_multiversos_own_test() {
                 session.barrier().unwrap();
                 let fetched = get::<f32>(&table, Some(&ids));
                 assert!(fetched.iter().zip(&rows).all(|(value, row)| *value == row * factor * 2.0));
+                session.barrier().unwrap();
+            }
+        });
+    }
+}
+
+/// Multiverso's test of matrices in rounds: everything and then some rows, each of which has been added to twice as often.
+#[test]
+fn the_sync_matrix_of_multiversos_core_test() {
+    const COLS: i32 = 3592;
+    for (world, manner) in (1..=4).flat_map(|world| MANNERS.map(|manner| (world, manner))) {
+        job_in(manner, world, "core-matrix", |session| {
+            for rows in [11, 1] {
+                let spec = Spec::matrix(rows, COLS as u64).with_dtype(DType::I32).with_consistency(Consistency::Sync);
+                let table = session.create_table(spec, None).unwrap();
+                let all: Vec<i32> = (1..=rows as i32 * COLS).collect();
+                let ids: Vec<i64> = [0_i64, 1, 3, 7].into_iter().filter(|id| *id < rows as i64).collect();
+                let some: Vec<i32> = ids.iter().flat_map(|id| (1..=COLS).map(move |col| *id as i32 * COLS + col)).collect();
+                for count in 1..=20 {
+                    add(&table, &all, None);
+                    let before = get::<i32>(&table, None);
+                    add(&table, &some, Some(&ids));
+                    let fetched = get::<i32>(&table, Some(&ids));
+                    let factor = count * world as i32;
+                    for (index, (value, delta)) in before.iter().zip(&all).enumerate() {
+                        let rounds = if ids.contains(&(index as i64 / i64::from(COLS))) { 2 * factor - world as i32 } else { factor };
+                        assert_eq!(*value, delta * rounds, "element {index} of {rows} rows, round {count}");
+                    }
+                    assert!(fetched.iter().zip(&some).all(|(value, delta)| *value == delta * factor * 2), "round {count}");
+                }
+            }
+        });
+    }
+}
+
+/// Its test of uneven loops: who makes fewer rounds lets the others go on.
+#[test]
+fn the_sync_array_of_multiversos_core_test() {
+    for (world, manner) in (1..=4).flat_map(|world| MANNERS.map(|manner| (world, manner))) {
+        let last = job_in(manner, world, "core-array", |session| {
+            let spec = Spec::array(500).with_dtype(DType::I32).with_consistency(Consistency::Sync);
+            let table = session.create_table(spec, None).unwrap();
+            let delta: Vec<i32> = (0..500).collect();
+            for _ in 0..10 * (session.rank() + 10) {
+                for _ in 0..3 {
+                    add(&table, &delta, None);
+                }
+                for _ in 0..3 {
+                    get::<i32>(&table, None);
+                }
+            }
+            get::<i32>(&table, None)
+        });
+        // Who makes the most rounds has seen all of everybody's.
+        let adds: i32 = (0..world as i32).map(|rank| 30 * (rank + 10)).sum();
+        assert!(last[world as usize - 1].iter().zip(0..).all(|(value, delta)| *value == delta * adds), "{world} workers, {manner:?}");
+    }
+}
+
+/// Its test of many rows: a tenth, two tenths … of a million, each by the one worker that it falls to.
+#[test]
+fn the_rows_of_multiversos_core_test() {
+    const COLS: i64 = 50;
+    for (world, rows, manner) in [(4, 1_000_000, TOGETHER), (3, 20_000, APART)] {
+        job_in(manner, world, "core-rows", |session| {
+            let (world, me) = (i64::from(world), i64::from(session.rank()));
+            for percent in [0, 4, 9] {
+                let table = session.create_table(Spec::matrix(rows as u64, COLS as u64), None).unwrap();
+                let mine: Vec<i64> = (0..rows).filter(|row| row % 10 <= percent && row % world == me).collect();
+                let value = |row: i64, col: i64| (row * COLS + col) as f32;
+                for ids in mine.chunks(20_000) {
+                    let delta: Vec<f32> = ids.iter().flat_map(|row| (0..COLS).map(move |col| value(*row, col))).collect();
+                    add(&table, &delta, Some(ids));
+                }
+                session.barrier().unwrap();
+                let sample: Vec<i64> = (0..rows).filter(|row| row % 997 < 12).collect();
+                let fetched = get::<f32>(&table, Some(&sample));
+                for (row, values) in sample.iter().zip(fetched.chunks_exact(COLS as usize)) {
+                    let touched = row % 10 <= percent;
+                    assert!(values.iter().zip(0..).all(|(found, col)| *found == if touched { value(*row, col) } else { 0.0 }), "row {row}");
+                }
                 session.barrier().unwrap();
             }
         });

@@ -4,7 +4,7 @@ mod thread_jobs;
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use syncline::collective::{How, PlanName, PlanSettings};
+use syncline::collective::{How, LinkReport, PlanName, PlanSettings};
 use syncline::{ErrorKind, Reduce, ReduceOp, Session, Tree, TreeOptions, Value};
 use syncline_testkit::ranks::threads;
 use thread_jobs::{APART, TOGETHER, by, job, job_in};
@@ -173,4 +173,47 @@ fn a_tree_of_one_needs_nobody() {
     assert_eq!(tree.all_reduce_rest(&mut array, ReduceOp::Sum).expect("alone"), 0);
     assert_eq!(tree.all_gather(&[7u8]).expect("alone"), [[7]]);
     assert!(tree.broadcast(&mut array, 2).is_err());
+}
+
+#[test]
+fn what_went_over_each_link_is_counted_alike_at_both_ends() {
+    const COUNT: usize = 100_000;
+    const CALLS: u64 = 3;
+    let reports = job_in(APART, 3, "net_stats", |session| {
+        let tree = session.tree().expect("all nodes come");
+        assert!(tree.net_stats().iter().all(|link| link.bytes_sent == 0 && link.calls_sent == 0), "nothing went yet");
+        let began = std::time::Instant::now();
+        for _ in 0..CALLS {
+            let mut array = vec![tree.node() as f32; COUNT];
+            assert_eq!(tree.all_reduce(&mut array, ReduceOp::Sum).expect("a sum"), 3);
+            assert_eq!(array[COUNT - 1], 6.0);
+        }
+        (tree.net_stats(), began.elapsed())
+    });
+    let size = 4 * COUNT as u64 * CALLS;
+    for (rank, (links, took)) in reports.iter().enumerate() {
+        assert!(!links.is_empty(), "rank {rank} reached nobody");
+        // Whatever the plan, everybody hands on about its own numbers and takes the result.
+        let all = |bytes: fn(&LinkReport) -> u64| links.iter().map(bytes).sum::<u64>();
+        assert!(all(|link| link.bytes_sent) >= size / 2 && all(|link| link.bytes_received) >= size / 2, "rank {rank}: {links:?}");
+        for link in links {
+            assert_ne!(link.peer as usize, rank, "{links:?}");
+            for (calls, bytes, time) in
+                [(link.calls_sent, link.bytes_sent, link.sending), (link.calls_received, link.bytes_received, link.receiving)]
+            {
+                assert!(calls <= bytes, "a message has a head at least: {link:?}");
+                assert_eq!(calls == 0, bytes == 0, "{link:?}");
+                assert!(bytes < 1000 || calls >= CALLS && !time.is_zero(), "numbers in every call, and in some time: {link:?}");
+                assert!(time <= *took, "rank {rank} spent more than all the time there was, {took:?}: {link:?}");
+            }
+            let back = reports[link.peer as usize].0.iter().find(|back| back.peer as usize == rank).expect("a link has two ends");
+            assert_eq!((link.bytes_sent, link.calls_sent), (back.bytes_received, back.calls_received), "{link:?} {back:?}");
+        }
+    }
+    let together = job(2, "net_stats", |session| {
+        let tree = session.tree().expect("all nodes come");
+        tree.all_reduce(&mut [1.0f32; 1000], ReduceOp::Sum).expect("a sum");
+        tree.net_stats()
+    });
+    assert!(together.iter().flatten().all(|link| link.bytes_sent + link.bytes_received == 0), "memory is no link: {together:?}");
 }

@@ -5,6 +5,7 @@ import copy
 import syncline as sl
 import torch
 from syncline import torch as slt
+from syncline.torch import _optimizer
 from torch import nn
 
 sl.init()
@@ -106,13 +107,29 @@ x, y = torch.randn(10, W, 8, 6), torch.randn(10, W, 8, 3)
 everything = [(a.reshape(W * 8, 6), b.reshape(W * 8, 3)) for a, b in zip(x, y)]
 mine = [(a[me], b[me]) for a, b in zip(x, y)]
 torch.manual_seed(5)
-for options in ({}, {"momentum": 0.9}, {"passes": 4}, {"closure": True}, {"optimizer": torch.optim.Adam}):
+everywhere = [{}, {"momentum": 0.9}, {"passes": 4}, {"closure": True}, {"optimizer": torch.optim.Adam}]
+for bucket_bytes, options in [(size, options) for size in (_optimizer.BUCKET_BYTES, 256) for options in everywhere]:
+    _optimizer.BUCKET_BYTES = bucket_bytes  # all parameters in one, and each in its own
     alone, _ = trained(everything, False, **{**options, "passes": 1})
     together, made = trained(mine, True, **options)
     assert alike(*together.state_dict().values()), options
     for a, b in zip(alone.one.parameters(), together.one.parameters()):
         torch.testing.assert_close(a, b, rtol=2e-4, atol=2e-5)
     copy.deepcopy(made.state_dict())
+
+# Buckets are on their way before the backward pass has come to its end.
+layers = nn.Sequential(nn.Linear(6, 300), nn.ReLU(), nn.Linear(300, 3))
+slt.broadcast_parameters(layers)
+made = slt.DistributedOptimizer(torch.optim.SGD(layers.parameters(), lr=0.1))
+underway = []
+layers[0].weight.register_hook(lambda _: underway.append([b.started is not None for b in made._syncline._buckets]))
+for _ in range(3):
+    made.zero_grad()
+    layers(torch.randn(4, 6)).sum().backward()
+    made.step()
+if W > 1:
+    assert len(underway) == 3 and all(started[0] and not started[-1] for started in underway), underway
+assert alike(*layers.state_dict().values())
 
 # What cannot work says so.
 net = Net()

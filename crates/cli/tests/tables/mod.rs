@@ -23,6 +23,9 @@ pub(crate) const ORDER: &str = "TABLES_ORDER";
 /// Where this is set the tables are gradient tables made by name, whose optimizer adds.
 pub(crate) const GRADIENTS: &str = "TABLES_GRADIENTS";
 
+/// Where this is set there is a table of keys too. Keys live in the memory of their servers, which therefore must not be the victims.
+pub(crate) const KEYS: &str = "TABLES_KEYS";
+
 /// Elements of the array that every worker adds to as a whole: many stripes, so that an add has a middle.
 pub(crate) const ARRAY: usize = 700_000;
 /// Rows and columns of the matrix that workers add to by row.
@@ -43,7 +46,7 @@ pub(crate) enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) mode: Mode,
-    /// Steps of each worker; each adds once to the array and once to the matrix.
+    /// Steps of each worker; each adds once to the array, to the matrix and, where there are some, to the keys.
     pub(crate) steps: u64,
     /// Who dies, if anybody.
     pub(crate) victim: Option<Victim>,
@@ -59,8 +62,8 @@ pub(crate) struct Victim {
     pub(crate) worker: u32,
     /// Not the first, which has none before it.
     pub(crate) step: u64,
-    /// Whether it is the step's add to the matrix; otherwise that to the array.
-    pub(crate) matrix: bool,
+    /// Which of the step's adds it is: 0 that to the array, 1 to the matrix, 2 to the keys.
+    pub(crate) target: usize,
     /// How much of the usual length of such an add has passed, in thousandths.
     pub(crate) thousandths: u64,
 }
@@ -72,7 +75,7 @@ impl Victim {
         Victim {
             worker: workers.start + chance.below(u64::from(workers.end - workers.start)) as u32,
             step: 2 + chance.below(steps - 2),
-            matrix: chance.below(4) == 0,
+            target: [0, 0, 0, 0, 1, 2][chance.below(6) as usize],
             thousandths: if chance.below(2) == 0 { one } else { other * other / 1000 },
         }
     }
@@ -113,10 +116,10 @@ impl fmt::Display for Mode {
 /// One line, which goes through an environment variable.
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nobody = Victim { worker: u32::MAX, step: 0, matrix: false, thousandths: 0 };
-        let Victim { worker, step, matrix, thousandths } = self.victim.unwrap_or(nobody);
+        let nobody = Victim { worker: u32::MAX, step: 0, target: 0, thousandths: 0 };
+        let Victim { worker, step, target, thousandths } = self.victim.unwrap_or(nobody);
         let Order { mode, steps, endless, folder, .. } = self;
-        write!(f, "{mode} {steps} {worker} {step} {matrix} {thousandths} {endless} {}", folder.display())
+        write!(f, "{mode} {steps} {worker} {step} {target} {thousandths} {endless} {}", folder.display())
     }
 }
 
@@ -126,10 +129,10 @@ impl FromStr for Order {
     fn from_str(text: &str) -> Result<Order, String> {
         let wrong = || format!("not an order: {text}");
         let words: Vec<&str> = text.splitn(8, ' ').collect();
-        let [mode, steps, worker, step, matrix, thousandths, endless, folder] = words[..] else { return Err(wrong()) };
+        let [mode, steps, worker, step, target, thousandths, endless, folder] = words[..] else { return Err(wrong()) };
         let number = |word: &str| word.parse::<u64>().map_err(|_| wrong());
         let worker = worker.parse::<u32>().map_err(|_| wrong())?;
-        let victim = Victim { worker, step: number(step)?, matrix: matrix == "true", thousandths: number(thousandths)? };
+        let victim = Victim { worker, step: number(step)?, target: number(target)? as usize, thousandths: number(thousandths)? };
         Ok(Order {
             mode: Mode::ALL.into_iter().find(|known| known.to_string() == mode).ok_or_else(wrong)?,
             steps: number(steps)?,

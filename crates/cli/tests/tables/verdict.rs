@@ -11,9 +11,10 @@ pub(crate) struct Diary {
     pub(crate) rank: u32,
     /// Its number among the workers, once the tables were there.
     pub(crate) worker: Option<u32>,
-    /// Adds begun and adds acknowledged, to the array and to the matrix.
+    /// Adds begun and adds acknowledged, to the array, the matrix and the keys.
     pub(crate) array: Adds,
     pub(crate) matrix: Adds,
+    pub(crate) keys: Adds,
     pub(crate) done: bool,
     /// When it killed itself, in microseconds.
     pub(crate) died: Option<u64>,
@@ -48,6 +49,8 @@ impl Diary {
                 ["ack", "array", _] => diary.array.acknowledged = number(2).expect(line),
                 ["try", "matrix", _] => diary.matrix.begun = number(2).expect(line),
                 ["ack", "matrix", _] => diary.matrix.acknowledged = number(2).expect(line),
+                ["try", "keys", _] => diary.keys.begun = number(2).expect(line),
+                ["ack", "keys", _] => diary.keys.acknowledged = number(2).expect(line),
                 ["dies", _] => diary.died = number(1),
                 ["done"] => diary.done = true,
                 ["error", kind, who, _, text] => {
@@ -99,34 +102,48 @@ pub(crate) fn assert_exact(order: &Order, workers: u32, what: &str) -> InFlight 
         let adds = diary.array;
         assert!((adds.acknowledged..=adds.begun).contains(&found), "{what}: the array has {found} adds of rank {}: {adds:?}", diary.rank);
     }
-    // The matrix has to be the victim's adds with the last, unacknowledged one or without it, nothing between.
-    let of_victim = victim.map_or(Adds::default(), |victim| diaries[victim as usize].matrix);
-    assert!(of_victim.begun - of_victim.acknowledged <= 1, "{what}: an add at a time");
-    let mut wrong = Vec::new();
-    let in_matrix = (of_victim.acknowledged..=of_victim.begun).find(|steps| {
-        let compared = matrix_is(&matrix, order, workers, victim, *steps);
-        compared.map_err(|difference| wrong.push(difference)).is_ok()
-    });
-    let Some(in_matrix) = in_matrix else { panic!("{what}: the matrix is neither: {}", wrong.join("; ")) };
+    let dead = victim.map(|victim| &diaries[victim as usize]);
     let in_array = victim.map_or(0, |victim| count(array[0], victim));
-    let of_array = victim.map_or(Adds::default(), |victim| diaries[victim as usize].array);
-    match [(of_array, in_array), (of_victim, in_matrix)].into_iter().find(|(adds, _)| adds.begun > adds.acknowledged) {
+    let mut fates = vec![(dead.map_or(Adds::default(), |dead| dead.array), in_array)];
+    let of_rows = dead.map_or(Adds::default(), |dead| dead.matrix);
+    fates.push((of_rows, whole_adds(&matrix, COLS, order, workers, of_rows, &format!("{what}: the matrix"))));
+    if order.folder.join(format!("keys-{survivor}")).exists() {
+        let keys = numbers(&order.folder, "keys", survivor);
+        for rank in (0..workers).filter(|rank| Some(*rank) != victim) {
+            assert!(numbers(&order.folder, "keys", rank) == keys, "{what}: ranks {survivor} and {rank} see different keys");
+        }
+        let of_keys = dead.map_or(Adds::default(), |dead| dead.keys);
+        fates.push((of_keys, whole_adds(&keys, 1, order, workers, of_keys, &format!("{what}: the keys"))));
+    }
+    match fates.into_iter().find(|(adds, _)| adds.begun > adds.acknowledged) {
         None => InFlight::None,
         Some((adds, found)) if found == adds.begun => InFlight::Counted,
         Some(_) => InFlight::Forgotten,
     }
 }
 
-fn matrix_is(matrix: &[i64], order: &Order, workers: u32, victim: Option<u32>, of_victim: u64) -> Result<(), String> {
+/// How many adds of the victim these rows hold: with the last, unacknowledged one or without it, nothing between.
+fn whole_adds(rows: &[i64], cols: usize, order: &Order, workers: u32, of_victim: Adds, what: &str) -> u64 {
+    let victim = order.victim.map(|victim| victim.worker);
+    assert!(of_victim.begun - of_victim.acknowledged <= 1, "{what}: an add at a time");
+    let mut wrong = Vec::new();
+    let found = (of_victim.acknowledged..=of_victim.begun).find(|steps| {
+        let compared = rows_are(rows, cols, order, workers, victim, *steps);
+        compared.map_err(|difference| wrong.push(difference)).is_ok()
+    });
+    found.unwrap_or_else(|| panic!("{what}: neither: {}", wrong.join("; ")))
+}
+
+fn rows_are(rows: &[i64], cols: usize, order: &Order, workers: u32, victim: Option<u32>, of_victim: u64) -> Result<(), String> {
     for worker in 0..workers {
         let steps = if Some(worker) == victim { of_victim } else { order.steps };
         let mut expected = vec![0; ROWS];
         (1..=steps).flat_map(|step| rows_of(worker, step)).for_each(|row| expected[row as usize] += 1);
-        for (place, number) in matrix.iter().enumerate() {
-            let (row, found) = (place / COLS, count(*number, worker));
+        for (place, number) in rows.iter().enumerate() {
+            let (row, found) = (place / cols, count(*number, worker));
             if found != expected[row] {
                 let wanted = expected[row];
-                return Err(format!("after {steps} adds of rank {worker}, row {row} column {}: {found} instead of {wanted}", place % COLS));
+                return Err(format!("after {steps} adds of rank {worker}, row {row} column {}: {found} instead of {wanted}", place % cols));
             }
         }
     }

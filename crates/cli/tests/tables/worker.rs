@@ -11,7 +11,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use syncline::{AddOptions, Config, Consistency, DType, Deadline, Error, Session, Spec, Table, Updater};
 use syncline_optimizer::Optimizer;
 
-use super::{ARRAY, COLS, GRADIENTS, Mode, ORDER, Order, ROWS, rows_of, unit};
+use super::{ARRAY, COLS, GRADIENTS, KEYS, Mode, ORDER, Order, ROWS, rows_of, unit};
 
 /// The body of each test binary's `as_a_rank`.
 pub(crate) fn work_if_asked() {
@@ -51,6 +51,8 @@ fn work(order: &Order, diary: &mut Diary) -> Result<(), Error> {
     };
     let array = create(Spec::array(ARRAY as u64), "array")?;
     let matrix = create(Spec::matrix(ROWS as u64, COLS as u64), "matrix")?;
+    let keys = Spec::keys().with_dtype(DType::I64).with_consistency(consistency).named("keys");
+    let keys = std::env::var_os(KEYS).map(|_| session.create_table(keys, None)).transpose()?;
     session.barrier()?;
     diary.note(&format!("ready {worker}"));
 
@@ -59,8 +61,8 @@ fn work(order: &Order, diary: &mut Diary) -> Result<(), Error> {
     let all = unit.repeat(ARRAY);
     let some = unit.repeat(rows_of(worker, 1).len() * COLS);
     let mut seen = vec![0; all.len()];
-    // How long adds took so far, to the array and to the matrix.
-    let mut lengths = [Vec::new(), Vec::new()];
+    // How long adds took so far, to the array, the matrix and the keys.
+    let mut lengths = [Vec::new(), Vec::new(), Vec::new()];
     for step in 1.. {
         if step > order.steps && !order.endless {
             break;
@@ -78,15 +80,19 @@ fn work(order: &Order, diary: &mut Diary) -> Result<(), Error> {
             assert!(seen.chunks_exact(8).all(|number| number == first), "worker {worker}, step {step}: half a round");
         }
         let rows = rows_of(worker, step);
-        for (number, (table, name, delta, rows)) in
-            [(&array, "array", &all, None), (&matrix, "matrix", &some, Some(&rows[..]))].into_iter().enumerate()
-        {
+        let mut adds = vec![(&array, "array", &all[..], None), (&matrix, "matrix", &some[..], Some(&rows[..]))];
+        adds.extend(keys.as_ref().map(|keys| (keys, "keys", &some[..rows.len() * 8], Some(&rows[..]))));
+        let last = adds.len() - 1;
+        for (number, (table, name, delta, rows)) in adds.into_iter().enumerate() {
             diary.note(&format!("try {name} {step}"));
             let start = Instant::now();
-            if let Some(victim) = victim.filter(|victim| victim.step == step && usize::from(victim.matrix) == number) {
+            if let Some(victim) = victim.filter(|victim| victim.step == step && victim.target.min(last) == number) {
                 die_after(usual(&mut lengths[number]) * victim.thousandths as u32 / 1000, start, diary);
             }
-            table.add(delta, rows, &AddOptions::default(), true, by())?;
+            match (name, rows) {
+                ("keys", Some(keys)) => table.add_keys(keys, delta, true, by())?,
+                _ => table.add(delta, rows, &AddOptions::default(), true, by())?,
+            }
             lengths[number].push(start.elapsed());
             diary.note(&format!("ack {name} {step}"));
         }
@@ -100,6 +106,11 @@ fn work(order: &Order, diary: &mut Diary) -> Result<(), Error> {
     session.barrier()?;
     for (table, name) in [(&array, "array"), (&matrix, "matrix")] {
         keep(table, &session, &order.folder.join(format!("{name}-{}", diary.rank)))?;
+    }
+    if let Some(keys) = keys {
+        let mut bytes = vec![0; ROWS * 8];
+        keys.get_keys(&(0..ROWS as i64).collect::<Vec<_>>(), &mut bytes, by())?;
+        std::fs::write(order.folder.join(format!("keys-{}", diary.rank)), bytes).expect("the test's folder can be written");
     }
     diary.note("done");
     session.shutdown()

@@ -26,11 +26,11 @@ const COLUMNS: &str = "\
 Columns, as nccl-tests has them:
   who       syncline, or with --peers another library: openmpi, gloo
   size      bytes of the whole: what each rank brings (allreduce, reduce, reduce_scatter), has in
-            the end (all_gather) or sends (all_to_all), or the root has (broadcast, gather)
+            the end (all_gather) or sends (all_to_all), or the root has (broadcast, scatter, gather)
   count     the same in numbers
   time      of one operation: the slowest rank's, the median of the runs
   algbw     size / time
-  busbw     algbw x 2(n-1)/n (allreduce), x (n-1)/n (gathers, reduce_scatter, all_to_all) or
+  busbw     algbw x 2(n-1)/n (allreduce), x (n-1)/n (gathers, scatters, all_to_all) or
             x 1 (reduce, broadcast): what the hardware moved, comparable over n
   #wrong    numbers that are not what they should be, over all ranks
 
@@ -45,7 +45,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = COLUMNS)]
 pub(crate) struct Options {
-    /// Which: allreduce, reduce, broadcast, gather, all_gather, reduce_scatter, all_to_all, barrier
+    /// Which: allreduce, reduce, broadcast, scatter, gather, all_gather, reduce_scatter, all_to_all, barrier
     #[arg(long, value_delimiter = ',', default_value = "allreduce", hide_possible_values = true)]
     op: Vec<Operation>,
     /// Bytes of the whole

@@ -23,6 +23,7 @@ pub(crate) enum Operation {
     Allreduce,
     Reduce,
     Broadcast,
+    Scatter,
     Gather,
     AllGather,
     ReduceScatter,
@@ -48,7 +49,7 @@ impl Operation {
         match self {
             Operation::Allreduce => 2.0 * others,
             Operation::Reduce | Operation::Broadcast => 1.0,
-            Operation::Gather | Operation::AllGather | Operation::ReduceScatter | Operation::AllToAll => others,
+            Operation::Scatter | Operation::Gather | Operation::AllGather | Operation::ReduceScatter | Operation::AllToAll => others,
             Operation::Barrier => 0.0,
         }
     }
@@ -147,10 +148,7 @@ impl<'c> Work<'c> {
     fn step(&mut self, by: Deadline) -> Result<(), Error> {
         let (dtype, redop, how) = (self.dtype, self.redop, how(by));
         let own = self.part(self.position);
-        let parts: Vec<Range<usize>> = match self.operation {
-            Operation::AllToAll => (0..self.ranks).map(|rank| self.part(rank)).collect(),
-            _ => Vec::new(),
-        };
+        let parts = self.parts_to_send();
         let array = self.array.bytes_mut();
         match self.operation {
             Operation::Allreduce => drop(self.collectives.all_reduce(array, dtype, redop, true, how)?),
@@ -159,10 +157,8 @@ impl<'c> Work<'c> {
             Operation::Gather => drop(self.collectives.gather(&array[own], ROOT, how)?),
             Operation::AllGather => drop(self.collectives.all_gather(&array[own], how)?),
             Operation::ReduceScatter => drop(self.collectives.reduce_scatter(array, dtype, redop, how)?),
-            Operation::AllToAll => {
-                let parts: Vec<&[u8]> = parts.into_iter().map(|part| &array[part]).collect();
-                drop(self.collectives.all_to_all(&parts, how)?);
-            }
+            Operation::Scatter => drop(self.collectives.scatter(cut(array, parts).as_deref(), ROOT, how)?),
+            Operation::AllToAll => drop(self.collectives.all_to_all(&cut(array, parts).unwrap_or_default(), how)?),
             Operation::Barrier => self.collectives.barrier(how)?,
         }
         Ok(())
@@ -175,7 +171,7 @@ impl<'c> Work<'c> {
             Operation::Barrier => return Ok(self.collectives.barrier(how)?),
             _ => (0..self.ranks).map(|rank| self.numbers(|index| self.number(rank, index))).collect(),
         };
-        let own = self.part(position);
+        let (own, parts) = (self.part(position), self.parts_to_send());
         let array = &mut self.array.bytes_mut()[..self.size];
         array.copy_from_slice(&brought[position]);
         let (found, expected): (Vec<u8>, Vec<u8>) = match self.operation {
@@ -197,19 +193,21 @@ impl<'c> Work<'c> {
                 (all.map(|all| all.concat()).unwrap_or_default(), if position == ROOT { self.each_its_part(&brought) } else { vec![] })
             }
             Operation::AllGather => (self.collectives.all_gather(&array[own], how)?.concat(), self.each_its_part(&brought)),
+            Operation::Scatter => (self.collectives.scatter(cut(array, parts).as_deref(), ROOT, how)?, brought[ROOT][own].to_vec()),
             Operation::AllToAll => {
-                let parts: Vec<Range<usize>> = (0..self.ranks).map(|rank| self.part(rank)).collect();
-                let array = self.array.bytes_mut();
-                let parts: Vec<&[u8]> = parts.into_iter().map(|part| &array[part]).collect();
-                let found = self.collectives.all_to_all(&parts, how)?.concat();
+                let found = self.collectives.all_to_all(&cut(array, parts).unwrap_or_default(), how)?.concat();
                 (found, brought.iter().flat_map(|numbers| &numbers[own.clone()]).copied().collect())
             }
             Operation::Barrier => unreachable!("it was handled above"),
         };
-        let item = self.dtype.size();
-        let differ = found.chunks(item).zip(expected.chunks(item)).filter(|(found, expected)| found != expected).count();
-        self.wrong += (differ + found.len().abs_diff(expected.len()) / item) as u64;
+        self.wrong += count_wrong(&found, &expected, self.dtype.size());
         Ok(())
+    }
+
+    /// Where the parts lie that this rank sends to each rank, if the operation has it send such parts.
+    fn parts_to_send(&self) -> Option<Vec<Range<usize>>> {
+        let sends = self.operation == Operation::AllToAll || (self.operation == Operation::Scatter && self.position == ROOT);
+        sends.then(|| (0..self.ranks).map(|rank| self.part(rank)).collect())
     }
 
     /// Bytes of the part that belongs to a rank; the first ranks take the remainder.
@@ -263,6 +261,79 @@ impl<'c> Work<'c> {
     }
 }
 
+fn cut(array: &[u8], parts: Option<Vec<Range<usize>>>) -> Option<Vec<&[u8]>> {
+    Some(parts?.into_iter().map(|part| &array[part]).collect())
+}
+
+/// How many numbers of `item` bytes are not what they should be; missing ones and ones too many are not either.
+fn count_wrong(found: &[u8], expected: &[u8], item: usize) -> u64 {
+    let differ = found.chunks(item).zip(expected.chunks(item)).filter(|(found, expected)| found != expected).count();
+    (differ + found.len().abs_diff(expected.len()) / item) as u64
+}
+
 fn how(by: Deadline) -> How<'static> {
     How { site: "syncline bench", by }
+}
+
+#[cfg(test)]
+mod tests {
+    use syncline::Config;
+    use syncline::bootstrap::{Arguments, Environment};
+    use syncline_testkit::ranks::threads;
+
+    use super::*;
+
+    #[test]
+    fn numbers_that_differ_are_missing_or_too_many_are_wrong() {
+        let right = [1u8, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(count_wrong(&right, &right, 4), 0);
+        assert_eq!(count_wrong(&[1, 2, 3, 4, 5, 6, 7, 9], &right, 4), 1, "one bit is enough");
+        assert_eq!(count_wrong(&[0, 2, 3, 4, 5, 0, 0, 8], &right, 4), 2, "numbers count, not bytes");
+        assert_eq!(count_wrong(&right[..4], &right, 4), 1);
+        assert_eq!(count_wrong(&right, &right[..4], 4), 1);
+        assert_eq!(count_wrong(&[], &right, 2), 4);
+    }
+
+    fn session(rank: usize, ranks: usize, name: &str) -> Session {
+        let (rank, world, meeting) = (rank.to_string(), ranks.to_string(), format!("unix:@bench-{}-{name}", std::process::id()));
+        let variables = [
+            ("SYNCLINE_RANK", rank.as_str()),
+            ("SYNCLINE_WORLD_SIZE", &world),
+            ("SYNCLINE_RENDEZVOUS", &meeting),
+            ("SYNCLINE_TOKEN", "t"),
+            ("SYNCLINE_TIMEOUT", "20"),
+        ];
+        let config = Config::from_environment(&Environment::from_variables(variables), &Arguments::default()).expect("sound");
+        Session::open(config).expect("everybody comes")
+    }
+
+    /// What two ranks count when rank 1 brings `damaged` numbers that it should not.
+    fn wrong_after_damage(name: &str, operation: Operation, damaged: usize) -> Vec<u64> {
+        threads(2, |rank| {
+            let session = session(rank, 2, name);
+            let collectives = session.collectives().expect("a worker");
+            let by = Deadline::after(session.timeout());
+            let mut work = Work::new(operation, &collectives, Array::Private(vec![0; 400]), 400, DType::F32, ReduceOp::Sum);
+            if rank == 0 {
+                work.check(by).expect("both came");
+            } else {
+                let mut bytes = work.numbers(|index| work.number(1, index) + f64::from(u8::from(index >= 100 - damaged)));
+                work.array.bytes_mut().copy_from_slice(&bytes);
+                work.step(by).expect("both came");
+                let expected = work.combined();
+                bytes.copy_from_slice(work.array.bytes_mut());
+                work.wrong = count_wrong(&bytes, &expected, 4);
+            }
+            collectives.barrier(how(by)).expect("both came");
+            session.shutdown().expect("a polite end");
+            work.wrong
+        })
+    }
+
+    #[test]
+    fn a_rank_that_brings_other_numbers_is_found_out() {
+        assert_eq!(wrong_after_damage("sound", Operation::Allreduce, 0), [0, 0]);
+        assert_eq!(wrong_after_damage("damaged", Operation::Allreduce, 7), [7, 7]);
+        assert_eq!(wrong_after_damage("gathered", Operation::AllGather, 7)[0], 7);
+    }
 }

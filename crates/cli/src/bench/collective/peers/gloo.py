@@ -26,7 +26,7 @@ for size in map(int, sizes):
     cuts = [count // world + (each < count % world) for each in range(world)]
     starts = [sum(cuts[:each]) for each in range(world)]
     part = slice(starts[rank], starts[rank] + cuts[rank])
-    # Gloo gathers equal parts only: the last few numbers of an odd size stay behind.
+    # Gloo scatters and gathers equal parts only: the last few numbers of an odd size stay behind.
     equal = count // world
     parts = [torch.zeros(equal, dtype=kind) for _ in range(world)]
 
@@ -37,6 +37,8 @@ for size in map(int, sizes):
             dist.reduce(array, 0, by)
         elif operation == "broadcast":
             dist.broadcast(array, 0)
+        elif operation == "scatter":
+            dist.scatter(parts[rank], [array[start:][:equal] for start in starts] if rank == 0 else None, 0)
         elif operation == "all_gather":
             dist.all_gather(parts, array[part][:equal].clone())
         elif operation == "gather":
@@ -50,6 +52,8 @@ for size in map(int, sizes):
         if operation in ("all_gather", "gather") and (operation == "all_gather" or rank == 0):
             expected = [number(of, index)[starts[of] :][:equal].to(kind) for of in range(world)]
             return sum(int((found != right).sum()) for found, right in zip(parts, expected))
+        if operation == "scatter":
+            return int((parts[rank] != number(0, index)[part][:equal].to(kind)).sum())
         if operation == "broadcast":
             return int((array != number(0, index).to(kind)).sum())
         if operation == "allreduce" or (operation == "reduce" and rank == 0):

@@ -44,6 +44,7 @@ static void step(int count) {
     if (is("allreduce")) MPI_Allreduce(MPI_IN_PLACE, array, count, type, by, MPI_COMM_WORLD);
     else if (is("reduce")) MPI_Reduce(rank == 0 ? MPI_IN_PLACE : array, array, count, type, by, 0, MPI_COMM_WORLD);
     else if (is("broadcast")) MPI_Bcast(array, count, type, 0, MPI_COMM_WORLD);
+    else if (is("scatter")) MPI_Scatterv(array, counts, starts, type, other, counts[rank], type, 0, MPI_COMM_WORLD);
     else if (is("gather")) MPI_Gatherv(own, counts[rank], type, other, counts, starts, type, 0, MPI_COMM_WORLD);
     else if (is("all_gather")) MPI_Allgatherv(own, counts[rank], type, other, counts, starts, type, MPI_COMM_WORLD);
     else if (is("reduce_scatter")) MPI_Reduce_scatter(array, other, counts, type, by, MPI_COMM_WORLD);
@@ -66,6 +67,8 @@ static long check(int count) {
     if (is("all_gather") || (is("gather") && rank == 0))
         for (int of = 0; of < world; of++)
             for (long index = starts[of]; index < starts[of] + counts[of]; index++) wrong += get(other, index) != number(of, index);
+    if (is("scatter"))
+        for (long index = 0; index < counts[rank]; index++) wrong += get(other, index) != number(0, starts[rank] + index);
     if (is("reduce_scatter"))
         for (long index = 0; index < counts[rank]; index++) wrong += get(other, index) != combined(starts[rank] + index);
     if (is("all_to_all"))
