@@ -1,4 +1,5 @@
 //! Trees of jobs on several hosts, unevenly occupied, also in turn: every plan gives right sums, and those that keep the order its bits.
+//! Messages pass once each way between hosts.
 //!
 //! Hosts are network namespaces that only a bridge joins. Needs root; elsewhere each test says `skipped`.
 
@@ -11,7 +12,8 @@ use field::hosts::{Addresses, Field, Plan, ready};
 use field::program::{Program, fact};
 use field::rank::{MARK, PLAY};
 use field::sums;
-use syncline::{Config, Error, Session};
+use syncline::collective::How;
+use syncline::{Config, Deadline, Error, Reduce, Session, Value};
 
 /// Plans, and whether they fold in order of node. Without a name the cheapest one is taken.
 const PLANS: [(&str, bool); 8] = [
@@ -28,7 +30,11 @@ const PLANS: [(&str, bool); 8] = [
 #[test]
 fn as_a_rank() {
     let Ok(part) = std::env::var(PLAY) else { return };
-    if let Err(error) = add_up(part == "in order") {
+    let played = match part.as_str() {
+        "messages" => pass_messages(),
+        part => add_up(part == "in order"),
+    };
+    if let Err(error) = played {
         println!("\n{MARK}failed text={:?}", error.to_string());
         exit(3);
     }
@@ -46,6 +52,60 @@ fn add_up(in_order: bool) -> Result<(), Error> {
     }
     println!("\n{MARK}summed hosts={} digests={}", session.topology().hosts().len(), digests.join(","));
     session.shutdown()
+}
+
+/// A function merges what all nodes bring, and a node on the last host that leads none tells all of them something.
+fn pass_messages() -> Result<(), Error> {
+    const LEN: usize = 300_000;
+    // What may go over a link beside a message: who calls what, and the heads of the frames.
+    let once = LEN as u64..LEN as u64 + (4 << 10);
+    let session = Session::open(Config::from_env()?)?;
+    let (tree, topology, me) = (session.tree()?, session.topology(), session.rank());
+    let how = || How { site: "messages", by: Deadline::after(LIMIT) };
+    let leads = |rank: u32| topology.hosts().iter().any(|host| host.ranks[0] == rank);
+    // What went to and came from other hosts since it was asked before.
+    let mut known = (0, 0);
+    let mut crossed = || {
+        let reports = tree.net_stats();
+        let far: Vec<_> = reports.iter().filter(|link| topology.host_of(link.peer) != topology.host_of(me)).collect();
+        assert!(far.iter().all(|link| leads(me) && leads(link.peer)), "rank {me}: {far:#?}");
+        let now = far.iter().fold((0, 0), |(sent, received), link| (sent + link.bytes_sent, received + link.bytes_received));
+        let before = std::mem::replace(&mut known, now);
+        (now.0 - before.0, now.1 - before.1)
+    };
+    let text = |value: Value<'_>| if let Value::Str(text) = value { text.into_owned() } else { panic!("{value:?}") };
+    let mut join = |mine: Value<'static>, received: Value<'static>| Ok(Value::Str(format!("{} {}", text(mine), text(received)).into()));
+    let number = Value::Str(tree.node().to_string().into());
+    let (joined, _) = tree.all_reduce_value(Some(number), Reduce::With(&mut join), None, how())?;
+    let numbers: Vec<String> = (1..=tree.nodes()).map(|node| node.to_string()).collect();
+    assert_eq!(text(joined), numbers.join(" "));
+    crossed();
+    let mut keep = |mine: Value<'static>, _: Value<'static>| Ok(mine);
+    tree.all_reduce_value(Some(Value::Bytes(vec![1; LEN].into())), Reduce::With(&mut keep), None, how())?;
+    let (sent, received) = crossed();
+    assert_eq!((once.contains(&sent), once.contains(&received)), (leads(me), leads(me)), "rank {me} sent {sent} and received {received}");
+    let root = tree.nodes();
+    let value = tree.broadcast_value(&Value::Bytes(vec![tree.node() as u8; LEN].into()), root, how())?;
+    assert!(value == Value::Bytes(vec![root as u8; LEN].into()));
+    let (sent, received) = crossed();
+    let at_home = topology.host_of(me) == topology.host_of(root - 1);
+    let expected = (leads(me) && at_home, leads(me) && !at_home);
+    assert_eq!((once.contains(&sent), once.contains(&received)), expected, "rank {me} sent {sent} and received {received}");
+    println!("\n{MARK}passed");
+    session.shutdown()
+}
+
+#[test]
+fn a_message_crosses_between_hosts_once_each_way() {
+    if !ready() {
+        return;
+    }
+    let field = Field::new(2, Addresses::V4);
+    let mut ranks = Plan::new(&field, &[1, 1, 1, 2, 2, 2], &[("SYNCLINE_TIMEOUT", "15")]).start_all("messages");
+    for rank in &mut ranks {
+        rank.succeed(LIMIT);
+        assert_eq!(rank.said("passed").len(), 1, "{}", rank.transcript());
+    }
 }
 
 #[test]

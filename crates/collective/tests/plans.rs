@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use syncline_collective::plan::check::{self, Association};
 use syncline_collective::plan::cost::{Cost, Figures};
-use syncline_collective::plan::{Plan, PlanName, chain, doubling, halving, hosts, memory, ring, tree};
+use syncline_collective::plan::{Deed, Plan, PlanName, Then, chain, doubling, halving, host_tree, hosts, memory, ring, tree};
 use syncline_testkit::golden::assert_golden;
 use syncline_testkit::sim::{Node, Outbox, Sim, Weather};
 
@@ -68,6 +68,21 @@ fn host_by_host_is_the_left_fold_of_the_group_exactly_where_hosts_stand_in_a_row
 }
 
 #[test]
+fn a_tree_over_hosts_keeps_the_order_and_crosses_once_each_way_where_they_stand_in_a_row() {
+    for (layout, base) in (1..=7).flat_map(every_layout).flat_map(|layout| [2, 3].map(|base| (layout.clone(), base))) {
+        let rows = host_tree::rows(layout.clone());
+        let plan = host_tree::all_reduce(&rows, base);
+        let (_, association) = check::all_reduce(&plan).unwrap_or_else(|flaw| panic!("{flaw}\n{plan}"));
+        assert_ne!(association, Association::Shuffled, "{plan}");
+        let home = |position: usize| rows.iter().position(|members| members.contains(&position));
+        let sends = plan.steps.iter().enumerate().flat_map(|(from, steps)| steps.iter().flatten().map(move |deed| (from, deed)));
+        let crossing = sends.filter(|(from, deed)| matches!(deed, Deed::Send { to, .. } if home(*from) != home(*to))).count();
+        assert_eq!(crossing, 2 * (rows.len() - 1), "{plan}");
+        assert_eq!(rows.len(), if hosts::in_a_row(&layout) { layout.len() } else { 1 });
+    }
+}
+
+#[test]
 fn reductions_and_broadcasts_reach_their_root_and_everybody() {
     for ranks in 1..=17 {
         for root in 0..ranks {
@@ -95,6 +110,7 @@ fn plans_look_as_they_are_written_down() {
         ("halving-of-7", halving::all_reduce(7), link(PlanName::Halving, 7)),
         ("chain-of-3", chain::all_reduce(3, 4), link(PlanName::Chain, 3)),
         ("doubling-of-5", doubling::all_reduce(5), link(PlanName::Doubling, 5)),
+        ("tree-2-over-hosts-3-1-2", host_tree::all_reduce(&[vec![0, 1, 2], vec![3], vec![4, 5]], 2), None),
         ("memory-of-3", memory::all_reduce(3), None),
         ("hosts-3-2", hosts::all_reduce(&[vec![0, 1, 2], vec![3, 4]], 2), None),
         ("hosts-interleaved", hosts::all_reduce(&[vec![0, 2], vec![1, 3, 4]], 1), None),
@@ -129,7 +145,6 @@ impl Player {
     }
 
     fn go_on(&mut self, out: &mut Outbox<Vec<f32>>) {
-        use syncline_collective::plan::{Deed, Then};
         while let Some(step) = self.plan.steps[self.position].get(self.step).cloned() {
             if !self.began {
                 self.began = true;

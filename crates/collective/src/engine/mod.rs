@@ -14,11 +14,12 @@ use syncline_tensor::kernels::ReduceOp;
 use syncline_wire::Fingerprint;
 
 use crate::call::{Call, Failure, What};
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, by_host};
 use crate::letters::Letters;
 use crate::links::{Ledger, Mesh, joined};
 use crate::memory::{Memory, Reduction};
 use crate::plan::cost::Figures;
+use crate::plan::host_tree;
 use crate::{How, Leaf, LinkReport, OwnedLeaf, PlanName, PlanSettings, leaves};
 
 use pending::Background;
@@ -47,6 +48,9 @@ struct Shared {
     job: Arc<Job>,
     vigil: Vigil,
     group: Group,
+    /// Positions by host, as far as that keeps the order: what the tree of a fold is made of. It follows from where the ranks
+    /// sit and not from how they reach each other, so that a function's results do not depend on the transport.
+    rows: Vec<Vec<usize>>,
     turn: Turn,
     state: Mutex<State>,
     /// What left this rank out of step with the others.
@@ -80,12 +84,13 @@ enum Way {
 impl Collectives {
     /// The collectives of `group`, a group of `job`. Nothing is exchanged before the first call.
     pub fn new(job: Arc<Job>, group: Group, settings: PlanSettings) -> Collectives {
+        let hosts: Vec<Vec<u32>> = job.topology().hosts().iter().map(|host| host.ranks.clone()).collect();
         let neighbourhoods = job.neighbourhoods();
-        Collectives::among(job, group, settings, &neighbourhoods)
+        Collectives::among(job, group, settings, &hosts, &neighbourhoods)
     }
 
-    /// The same where those of each of `neighbourhoods` share memory.
-    fn among(job: Arc<Job>, group: Group, settings: PlanSettings, neighbourhoods: &[Vec<u32>]) -> Collectives {
+    /// The same where ranks sit on `hosts`, and those of each of `neighbourhoods` share memory.
+    fn among(job: Arc<Job>, group: Group, settings: PlanSettings, hosts: &[Vec<u32>], neighbourhoods: &[Vec<u32>]) -> Collectives {
         let together = |ranks: &Vec<u32>| group.ranks().iter().all(|rank| ranks.contains(rank));
         let free = matches!(settings.forced, None | Some(PlanName::Memory | PlanName::Hosts));
         let way = match group.len() {
@@ -103,6 +108,7 @@ impl Collectives {
         }
         let shared = Shared {
             vigil: job.vigil(),
+            rows: host_tree::rows(by_host(&group, hosts)),
             letters: Letters::new(job.vigil(), group.clone()),
             job,
             group,
@@ -172,7 +178,7 @@ impl Collectives {
         self.shared.run(What::BroadcastMessage { root }, true, how, |way, call| match way {
             Reached::Alone => Ok(message.unwrap_or_default().to_vec()),
             Reached::Memory(memory) => memory.broadcast_message(call, message.unwrap_or_default(), root),
-            Reached::Hosts(hosts, mesh) => hosts.then_links(call, mesh)?.broadcast_message(message, root, call),
+            Reached::Hosts(hosts, _) => hosts.broadcast_message(message.unwrap_or_default(), root, call),
             Reached::Links(mesh) => mesh.broadcast_message(message, root, call),
         })
     }
@@ -248,6 +254,10 @@ impl Collectives {
 
     /// Folds messages along a tree: `merge(mine, received)` once per child, children in ascending order; the root's message
     /// goes to all. Returns it with the number of contributors.
+    ///
+    /// Members of a host merge among themselves, then the first of each host, so a message passes once each way between hosts;
+    /// contributions are merged in group order. How they associate follows from the base and from who sits where, and not from the
+    /// transport. Where the members of hosts interleave the tree takes no notice of hosts, to keep the order.
     pub fn fold(
         &self,
         mine: Vec<u8>,
@@ -553,14 +563,14 @@ impl Shared {
         how: How<'_>,
     ) -> Result<(Vec<u8>, u32), Error> {
         self.run_on(ticket, what, contributes, how, |way, mesh, call| {
-            match way {
+            // Messages go over links also inside a host; that all mean the same call is seen where their other calls are.
+            let contributors = match way {
                 Reachable::Alone => return Ok((mine, u32::from(contributes))),
-                // Messages go over links also inside a host; that all mean the same call is seen where their other calls are.
-                Reachable::Memory(memory) => drop(memory.roll_call(call)?),
-                Reachable::Hosts(hosts) => drop(hosts.roll_call(call)?),
-                Reachable::Links => {}
-            }
-            mesh.fold(mine, merge, call)
+                Reachable::Memory(memory) => memory.roll_call(call)?,
+                Reachable::Hosts(hosts) => hosts.roll_call(call)?,
+                Reachable::Links => mesh.roll_call(call)?,
+            };
+            Ok((mesh.fold(mine, merge, &self.rows, call)?, contributors))
         })
     }
 

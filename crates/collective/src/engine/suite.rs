@@ -4,6 +4,7 @@ use syncline_cluster::Settings;
 use syncline_tensor::Shape;
 
 use super::*;
+use crate::plan::check::{self, Association};
 use crate::rehearsal::{job, left_fold, numbers, soon};
 
 /// How the members reach each other.
@@ -17,8 +18,10 @@ enum By {
     Hosts,
 }
 
-/// Members of a group in its order, and the ranks of each host.
-type Layout<'a> = (&'a [u32], &'a [&'a [u32]]);
+/// The ranks of each host.
+type Sites<'a> = &'a [&'a [u32]];
+/// Members of a group in its order, and where they sit.
+type Layout<'a> = (&'a [u32], Sites<'a>);
 
 /// Hosts in a row, and hosts whose members interleave: dealt out in turn, one inside another, or only in the order of the group.
 const LAYOUTS: [Layout<'_>; 8] = [
@@ -34,16 +37,17 @@ const LAYOUTS: [Layout<'_>; 8] = [
 
 /// Runs `body` on every member, by rank.
 fn on<T: Send>(name: &str, by: By, (members, hosts): Layout<'_>, body: impl Fn(&Collectives) -> T + Sync) -> Vec<T> {
+    let hosts: Vec<Vec<u32>> = hosts.iter().map(|ranks| ranks.to_vec()).collect();
     let neighbourhoods: Vec<Vec<u32>> = match by {
         By::Memory => vec![(0..members.len() as u32).collect()],
-        By::Hosts => hosts.iter().map(|ranks| ranks.to_vec()).collect(),
+        By::Hosts => hosts.clone(),
         By::Links | By::Chain => members.iter().map(|rank| vec![*rank]).collect(),
     };
     let plan = PlanSettings { forced: Some(PlanName::Chain).filter(|_| by == By::Chain), ..PlanSettings::default() };
-    let name = format!("engine-{name}-{by:?}-{members:?}-{hosts:?}").replace([' ', '[', ']', ','], "");
+    let name = format!("engine-{name}-{by:?}-{members:?}-{hosts:?}").replace("], [", "_").replace([' ', '[', ']', ','], "");
     job(&name, members.len(), &Settings { encrypt: false, ..Settings::default() }, |me, job| {
         let (job, group) = (Arc::new(job), Group::new(members.to_vec(), me as u32).expect("all are members"));
-        let result = body(&Collectives::among(Arc::clone(&job), group, plan.clone(), &neighbourhoods));
+        let result = body(&Collectives::among(Arc::clone(&job), group, plan.clone(), &hosts, &neighbourhoods));
         job.leave(soon()).expect("a polite end");
         result
     })
@@ -127,5 +131,121 @@ fn calls_that_differ_in_whether_the_order_shows_are_one_error() {
             error.to_string()
         });
         assert!(errors.iter().all(|error| *error == errors[0]) && errors[0].contains("the sum of 5 int32"), "{errors:#?}");
+    }
+}
+
+/// Layouts of so many ranks: hosts in a row, even and uneven, and hosts to which the ranks were dealt out in turn.
+fn layouts(ranks: u32) -> Vec<Vec<Vec<u32>>> {
+    let all: Vec<u32> = (0..ranks).collect();
+    let mut layouts: Vec<Vec<Vec<u32>>> = [1, 2, 3, 4].map(|size| all.chunks(size).map(<[u32]>::to_vec).collect()).to_vec();
+    let (many, few) = all.split_at(2 * all.len() / 3);
+    layouts.extend([vec![many.to_vec(), few.to_vec()], vec![all.clone()]]);
+    layouts.extend([2, 3].map(|hosts| (0..hosts).map(|host| all.iter().copied().skip(host).step_by(hosts).collect()).collect()));
+    layouts.iter_mut().for_each(|hosts| hosts.retain(|ranks: &Vec<u32>| !ranks.is_empty()));
+    layouts.sort();
+    layouts.dedup();
+    layouts
+}
+
+#[test]
+fn a_function_is_called_once_per_child_in_group_order_and_alike_by_every_way() {
+    for (index, layout) in (1..=9).flat_map(layouts).enumerate() {
+        let hosts: Vec<&[u32]> = layout.iter().map(Vec::as_slice).collect();
+        let members: Vec<u32> = (0..layout.concat().len() as u32).collect();
+        let positions = layout.iter().map(|ranks| ranks.iter().map(|rank| *rank as usize).collect()).collect();
+        let rows = host_tree::rows(positions);
+        let base = PlanSettings::default().base;
+        let (outcome, association) = check::all_reduce(&host_tree::all_reduce(&rows, base)).expect("a sound plan");
+        assert_ne!(association, Association::Shuffled, "{layout:?}");
+        let expected = outcome.ends[0][0].to_string();
+        // Whether hosts share memory or not does not change a parenthesis; every other layout is seen both ways.
+        for by in [By::Hosts, By::Links].into_iter().take(1 + index % 2) {
+            on("fold", by, (&members, &hosts), |group| {
+                let (me, ranks) = (group.group().position(), members.len());
+                let mut merges = 0;
+                let mut join = |mine: Vec<u8>, received: Vec<u8>| {
+                    merges += 1;
+                    Ok([b"(", &mine[..], b" ", &received[..], b")"].concat())
+                };
+                let folded = group.fold(me.to_string().into_bytes(), "terms", Fingerprint::NONE, me != 1, &mut join, how());
+                let (message, contributors) = folded.expect("a message");
+                assert_eq!(String::from_utf8(message).expect("text"), expected, "by {by:?} on {layout:?}");
+                assert_eq!(contributors as usize, if ranks > 1 { ranks - 1 } else { 1 });
+                let children = host_tree::kin(&rows, base, me).children;
+                assert_eq!(merges, children.len(), "at {me} by {by:?} on {layout:?}");
+                // The last of those who merge fails, and so do all.
+                let last = (0..ranks).rev().find(|position| !host_tree::kin(&rows, base, *position).children.is_empty());
+                let mut fail = |mine: Vec<u8>, _: Vec<u8>| match last == Some(me) {
+                    true => Err(Error::Configuration { detail: "no".into() }),
+                    false => Ok(mine),
+                };
+                match group.fold(vec![], "failing", Fingerprint::NONE, true, &mut fail, how()) {
+                    Ok(_) => assert_eq!(ranks, 1),
+                    Err(error) => assert!(error.to_string().contains("no"), "{error}"),
+                }
+                for (root, len) in [0, ranks / 2, ranks - 1].into_iter().flat_map(|root| [0, 3, 70_000].map(|len| (root, len))) {
+                    let message = numbers(me, len, DType::U8);
+                    let came = group.broadcast_message((me == root).then_some(&message), root, how()).expect("a message");
+                    assert!(came == numbers(root, len, DType::U8), "{len} bytes from {root} by {by:?} on {layout:?}");
+                }
+            });
+        }
+    }
+}
+
+/// What may go over a link beside a message: who calls what, and the heads of the frames.
+const WORDS: u64 = 4 << 10;
+
+/// What a call sent from rank to rank of another host, by sender and receiver; every byte that one sent the other received.
+fn crossings(name: &str, hosts: Sites<'_>, call: impl Fn(&Collectives) + Sync) -> Vec<(u32, u32, u64)> {
+    let members: Vec<u32> = (0..hosts.concat().len() as u32).collect();
+    let reports = on(name, By::Hosts, (&members, hosts), |group| {
+        group.barrier(how()).expect("all come");
+        call(group);
+        group.barrier(how()).expect("nothing is under way");
+        group.stats()
+    });
+    let home = |rank: u32| hosts.iter().position(|ranks| ranks.contains(&rank));
+    let mut sent = Vec::new();
+    for (from, report) in reports.iter().enumerate().flat_map(|(from, reports)| reports.iter().map(move |report| (from as u32, report))) {
+        if home(from) != home(report.peer) {
+            let back = reports[report.peer as usize].iter().find(|back| back.peer == from).expect("links have two ends");
+            assert_eq!(report.bytes_sent, back.bytes_received, "from {from} to {}", report.peer);
+            sent.push((from, report.peer, report.bytes_sent));
+        }
+    }
+    sent
+}
+
+#[test]
+fn a_message_crosses_between_hosts_once_each_way_and_leaders_carry_it() {
+    const LEN: usize = 300_000;
+    let cases: [(Sites<'_>, &[(u32, u32)]); 3] = [
+        (&[&[0, 1, 2], &[3, 4, 5]], &[(0, 3)]),
+        (&[&[0, 1], &[2], &[3, 4, 5]], &[(0, 2), (0, 3)]),
+        (&[&[0], &[1, 2, 3], &[4, 5], &[6, 7]], &[(0, 1), (0, 4), (4, 6)]),
+    ];
+    let carried = |bytes: u64| (LEN as u64..LEN as u64 + WORDS).contains(&bytes);
+    for (hosts, links) in cases {
+        let leads = |rank: u32| hosts.iter().any(|ranks| ranks[0] == rank);
+        let sent = crossings("crossing-fold", hosts, |group| {
+            let mut keep = |mine: Vec<u8>, _: Vec<u8>| Ok(mine);
+            group.fold(vec![1; LEN], "kept", Fingerprint::NONE, true, &mut keep, how()).expect("a message");
+        });
+        for (from, to, bytes) in &sent {
+            let linked = links.contains(&(*from, *to)) || links.contains(&(*to, *from));
+            assert!(if linked { carried(*bytes) } else { *bytes < WORDS }, "{bytes} bytes from {from} to {to} of {hosts:?}");
+            assert!(leads(*from) && leads(*to), "{from} to {to} of {hosts:?}");
+        }
+        assert_eq!(sent.iter().filter(|(_, _, bytes)| carried(*bytes)).count(), 2 * links.len(), "{hosts:?}: {sent:?}");
+        for root in [0, hosts.concat().len() - 1] {
+            let sent = crossings(&format!("crossing-value{root}"), hosts, |group| {
+                let message = vec![1; LEN];
+                group.broadcast_message((group.group().position() == root).then_some(&message), root, how()).expect("a message");
+            });
+            assert!(sent.iter().all(|(from, to, bytes)| leads(*from) && leads(*to) && (carried(*bytes) || *bytes < WORDS)), "{sent:?}");
+            // Every host but the root's hears it once.
+            assert_eq!(sent.iter().filter(|(_, _, bytes)| carried(*bytes)).count(), hosts.len() - 1, "from {root} of {hosts:?}: {sent:?}");
+        }
     }
 }

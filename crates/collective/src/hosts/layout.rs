@@ -18,16 +18,7 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn of(group: &Group, neighbourhoods: &[Vec<u32>]) -> Layout {
-        let home = |rank: u32| neighbourhoods.iter().position(|ranks| ranks.contains(&rank));
-        let mut hosts: Vec<(Option<usize>, Vec<usize>)> = Vec::new();
-        for (position, rank) in group.ranks().iter().enumerate() {
-            let home = home(*rank);
-            match hosts.iter_mut().find(|(known, _)| known.is_some() && *known == home) {
-                Some((_, members)) => members.push(position),
-                None => hosts.push((home, vec![position])),
-            }
-        }
-        let hosts: Vec<Vec<usize>> = hosts.into_iter().map(|(_, members)| members).collect();
+        let hosts = by_host(group, neighbourhoods);
         let position = group.position();
         let host = hosts.iter().position(|members| members.contains(&position)).expect("everybody has a host");
         Layout { interleaved: !in_a_row(&hosts), hosts, host, position }
@@ -58,6 +49,20 @@ impl Layout {
         let count = |hosts: &[Vec<usize>]| hosts.iter().map(Vec::len).sum();
         (count(&self.hosts[..self.host]), self.hosts[self.host].len(), count(&self.hosts))
     }
+}
+
+/// The positions of a group by host, hosts in order of their first members; who is on none of `hosts` is alone on its own.
+pub(crate) fn by_host(group: &Group, hosts: &[Vec<u32>]) -> Vec<Vec<usize>> {
+    let home = |rank: u32| hosts.iter().position(|ranks| ranks.contains(&rank));
+    let mut found: Vec<(Option<usize>, Vec<usize>)> = Vec::new();
+    for (position, rank) in group.ranks().iter().enumerate() {
+        let home = home(*rank);
+        match found.iter_mut().find(|(known, _)| known.is_some() && *known == home) {
+            Some((_, members)) => members.push(position),
+            None => found.push((home, vec![position])),
+        }
+    }
+    found.into_iter().map(|(_, members)| members).collect()
 }
 
 #[cfg(test)]

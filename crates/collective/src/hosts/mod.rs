@@ -1,7 +1,7 @@
 //! Collectives of ranks on several hosts: inside each host first, then one leader per host.
 //!
-//! What is large goes between hosts once in each direction; see [`plan::hosts`](crate::plan::hosts) for the picture and the cost. What has
-//! no use for leaders (gathers, scatters, exchanges of all with all) goes over links between all members, after the same roll
+//! What is large goes between hosts once in each direction; see [`plan::hosts`](crate::plan::hosts) for the picture and the cost. Messages
+//! that a user's function merges go along [`plan::host_tree`](crate::plan::host_tree), over links also inside a host. What has no use for leaders (gathers, scatters, exchanges of all with all) goes over links between all members, after the same roll
 //! call; so do reductions in which the order shows where the hosts of the group interleave, because only the order of the group
 //! gives the bits that every other way gives.
 
@@ -23,6 +23,7 @@ use crate::links::{Ledger, Mesh, Numbers, Refusal, Relay, finish};
 use crate::plan::PlanSettings;
 use crate::setback::Setback;
 use layout::Layout;
+pub(crate) use layout::by_host;
 
 /// What travels between hosts at a time: one meeting inside a host.
 const SEGMENT: usize = 512 << 10;
@@ -41,8 +42,8 @@ pub(crate) trait Neighbours {
     fn gather(&mut self, call: &Call<'_>, mine: &[u8], want: bool) -> Result<Option<Vec<Vec<u8>>>, Failure>;
     /// Everybody's `array` becomes that of `root`.
     fn broadcast(&mut self, call: &Call<'_>, array: &mut [u8], root: usize) -> Result<(), Failure>;
-    /// The message of the first, of any length.
-    fn broadcast_message(&mut self, call: &Call<'_>, message: &[u8]) -> Result<Vec<u8>, Failure>;
+    /// The message of `root`, of any length.
+    fn broadcast_message(&mut self, call: &Call<'_>, message: &[u8], root: usize) -> Result<Vec<u8>, Failure>;
     /// The first cannot go on: whoever waits for it fails for the same reason.
     fn tell(&mut self, setback: &Setback);
 }
@@ -126,7 +127,7 @@ impl<N: Neighbours> Hosts<N> {
         };
         // The calls may differ here, and that is what the message is about.
         let told = Call { number: 0, what: What::BroadcastMessage { root: 0 }, ..*call };
-        let words = near.broadcast_message(&told, &words)?;
+        let words = near.broadcast_message(&told, &words, 0)?;
         match words[..] {
             [a, b, c, d] => Ok(u32::from_le_bytes([a, b, c, d])),
             _ => Err(Failure::Agreed(Refusal::decode(&words).into_error(&call.operation()))),
@@ -182,20 +183,38 @@ impl<N: Neighbours> Hosts<N> {
     pub(crate) fn broadcast(&mut self, array: &mut [u8], root: usize, call: &Call<'_>) -> Result<(), Failure> {
         self.roll_call(call)?;
         let (host, place) = self.layout.place(root);
-        if host == self.layout.host
-            && let Some(near) = &mut self.near
-        {
-            near.broadcast(call, array, place)?;
+        let home = host == self.layout.host;
+        if home && let Some(near) = &mut self.near {
+            near.broadcast(call, array, place).map_err(|failure| cut_off(&mut self.leaders, failure))?;
         }
         if let Some(leaders) = &mut self.leaders {
             leaders.broadcast(array, host, call).map_err(|failure| told(&mut self.near, failure))?;
         }
-        if host != self.layout.host
-            && let Some(near) = &mut self.near
-        {
+        if !home && let Some(near) = &mut self.near {
             near.broadcast(call, array, 0)?;
         }
         Ok(())
+    }
+
+    /// Hands the message of `root` to everybody: inside its host, from leader to leaders, inside the others.
+    pub(crate) fn broadcast_message(&mut self, message: &[u8], root: usize, call: &Call<'_>) -> Result<Vec<u8>, Failure> {
+        self.roll_call(call)?;
+        let (host, place) = self.layout.place(root);
+        let home = host == self.layout.host;
+        let mut known = match &mut self.near {
+            Some(near) if home => near.broadcast_message(call, message, place).map_err(|failure| cut_off(&mut self.leaders, failure))?,
+            // Alone on its host, so this is the root itself; elsewhere nobody knows it yet.
+            _ if home => message.to_vec(),
+            _ => Vec::new(),
+        };
+        if let Some(leaders) = &mut self.leaders {
+            let heard = leaders.broadcast_message(home.then_some(&known), host, call);
+            known = heard.map_err(|failure| told(&mut self.near, failure))?;
+        }
+        match &mut self.near {
+            Some(near) if !home => near.broadcast_message(call, &known, 0),
+            _ => Ok(known),
+        }
     }
 
     /// Returns when every member has called it.
@@ -206,7 +225,7 @@ impl<N: Neighbours> Hosts<N> {
     fn all_reduce_small(&mut self, array: &mut [u8], dtype: DType, op: ReduceOp, call: &Call<'_>) -> Result<(), Failure> {
         let leads = self.leaders.is_some();
         let brought = match &mut self.near {
-            Some(near) => near.gather(call, array, leads)?,
+            Some(near) => near.gather(call, array, leads).map_err(|failure| cut_off(&mut self.leaders, failure))?,
             None => Some(vec![array.to_vec()]),
         };
         if let Some((leaders, brought)) = self.leaders.as_mut().zip(brought) {
@@ -265,6 +284,17 @@ impl<N: Neighbours> Hosts<N> {
         });
         relayed.map_err(|failure| told(near, failure))
     }
+}
+
+/// A failure inside a host; leaders that wait for its leader are woken, and look for whoever is gone.
+fn cut_off(leaders: &mut Option<Mesh>, failure: Failure) -> Failure {
+    if let (Some(leaders), Failure::Astray(error)) = (leaders, &failure)
+        && !matches!(error, Error::Timeout { .. })
+    {
+        // Who is only late makes everybody late; a link that is closed would make this leader look guilty.
+        leaders.close();
+    }
+    failure
 }
 
 /// A failure among the leaders, of which the leader's neighbours have been told.

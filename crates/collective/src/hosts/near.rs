@@ -18,8 +18,8 @@ impl Neighbours for Memory {
         Memory::broadcast(self, call, array, root)
     }
 
-    fn broadcast_message(&mut self, call: &Call<'_>, message: &[u8]) -> Result<Vec<u8>, Failure> {
-        Memory::broadcast_message(self, call, message, 0)
+    fn broadcast_message(&mut self, call: &Call<'_>, message: &[u8], root: usize) -> Result<Vec<u8>, Failure> {
+        Memory::broadcast_message(self, call, message, root)
     }
 
     fn tell(&mut self, setback: &Setback) {

@@ -39,10 +39,10 @@ impl Neighbours for Near {
         }
     }
 
-    fn broadcast_message(&mut self, call: &Call<'_>, message: &[u8]) -> Result<Vec<u8>, Failure> {
+    fn broadcast_message(&mut self, call: &Call<'_>, message: &[u8], root: usize) -> Result<Vec<u8>, Failure> {
         match self {
-            Near::Memory(memory) => memory.broadcast_message(call, message, 0),
-            Near::Links(mesh) => mesh.broadcast_message((mesh.position() == 0).then_some(message), 0, call),
+            Near::Memory(memory) => memory.broadcast_message(call, message, root),
+            Near::Links(mesh) => mesh.broadcast_message((mesh.position() == root).then_some(message), root, call),
         }
     }
 
@@ -236,6 +236,39 @@ fn whoever_dies_is_named_on_every_host() {
         });
         for error in errors.iter().flatten() {
             assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::PeerLost, Some(victim as u32)), "{error}");
+        }
+        assert_eq!(errors.iter().flatten().count(), 3);
+    }
+}
+
+#[test]
+fn whoever_dies_before_it_spoke_is_named_on_every_host() {
+    type Act = fn(&mut Rank, &Call<'_>) -> Result<(), Failure>;
+    let (dtype, op, count) = (DType::F32, ReduceOp::Sum, 9);
+    let acts: [(What<'static>, Act); 3] = [
+        (What::BroadcastMessage { root: 1 }, |rank, call| rank.hosts.broadcast_message(&[], 1, call).map(drop)),
+        (What::Broadcast { dtype, count, root: 1 }, |rank, call| rank.hosts.broadcast(&mut [0; 36], 1, call)),
+        (What::AllReduce { dtype, op, count }, |rank, call| rank.hosts.all_reduce(&mut [0; 36], DType::F32, ReduceOp::Sum, call).map(drop)),
+    ];
+    for (what, act) in acts {
+        let errors = on_by(TransportChoice::Auto, &format!("mute-{what}").replace(' ', ""), &[vec![0, 1], vec![2, 3]], |rank| {
+            let call = rank.call(what);
+            if rank.me == 1 {
+                rank.hosts.roll_call(&call).expect("all come");
+                return None;
+            }
+            let since = Instant::now();
+            match act(rank, &call) {
+                Err(Failure::Astray(error)) => {
+                    assert!(since.elapsed() < Duration::from_secs(5), "after {:?}: {error}", since.elapsed());
+                    rank.job.abort("it failed");
+                    Some(error)
+                }
+                other => panic!("rank {}: {other:?}", rank.me),
+            }
+        });
+        for error in errors.iter().flatten() {
+            assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::PeerLost, Some(1)), "{what}: {error}");
         }
         assert_eq!(errors.iter().flatten().count(), 3);
     }

@@ -1,15 +1,15 @@
-//! A function of the user's folds messages along a tree.
+//! A function of the user's folds messages along a tree: inside each host first, then among their leaders.
 
 use std::sync::atomic::AtomicBool;
 
 use syncline_cluster::Error;
 
 use super::Mesh;
-use super::roll::Bring;
 use super::wire::{Talk, Trouble};
 use crate::call::{Call, Failure};
 use crate::engine::Merge;
-use crate::plan::{PlanName, tree};
+use crate::plan::PlanName;
+use crate::plan::host_tree::{self, Kin};
 
 /// The first byte of a frame's meta: whether the message is what it should be, or why it is not.
 const FINE: u8 = 0;
@@ -18,15 +18,15 @@ const FAILED: u8 = 1;
 impl Mesh {
     /// `merge(mine, received)` once per child, children in ascending order; the root's message goes to all.
     ///
-    /// A function that fails on one rank fails the call on all, which stay in step.
-    pub(crate) fn fold(&mut self, mine: Vec<u8>, merge: &mut Merge<'_>, call: &Call<'_>) -> Result<(Vec<u8>, u32), Failure> {
-        let roll = self.roll(call, Bring::nothing())?;
+    /// The tree is that of `hosts`, positions by host, which keep the order of the group. All have agreed on the call before. A
+    /// function that fails on one rank fails the call on all, which stay in step.
+    pub(crate) fn fold(&mut self, mine: Vec<u8>, merge: &mut Merge<'_>, hosts: &[Vec<usize>], call: &Call<'_>) -> Result<Vec<u8>, Failure> {
+        self.calls += 1;
         let base = match self.settings.forced {
             Some(PlanName::Tree { base: Some(base) }) => base,
             _ => self.settings.base,
         };
-        let (me, ranks) = (self.position(), self.ranks());
-        let (parent, children) = (tree::parent(me, base), tree::children(me, ranks, base));
+        let Kin { parent, children } = host_tree::kin(hosts, base, self.position());
         self.open(children.iter().copied().chain(parent), call)?;
         let mut own_error = None;
         let mut message: Result<Vec<u8>, String> = Ok(mine);
@@ -49,7 +49,7 @@ impl Mesh {
             self.pass(*child, &message, call)?;
         }
         match message {
-            Ok(message) => Ok((message, roll.contributors)),
+            Ok(message) => Ok(message),
             Err(detail) => {
                 let theirs = Error::System { operation: call.operation(), detail };
                 Err(Failure::Agreed(own_error.unwrap_or(theirs)))

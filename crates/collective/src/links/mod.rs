@@ -215,7 +215,8 @@ impl Mesh {
         })
     }
 
-    fn close(&mut self) {
+    /// Gives all links up: whoever waits for this rank wakes up.
+    pub(crate) fn close(&mut self) {
         self.severers.drain(..).for_each(|severer| severer.sever());
         self.senders.iter_mut().for_each(|sender| *sender = None);
         self.receivers.iter_mut().for_each(|receiver| *receiver = None);

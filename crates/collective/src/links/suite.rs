@@ -261,6 +261,7 @@ fn a_function_folds_in_order_and_its_failure_reaches_everybody() {
                 let me = rank.mesh.position();
                 let what = What::Fold { words: "joined", fingerprint: Fingerprint::NONE };
                 let call = rank.call(what);
+                let hosts = [(0..ranks).collect()];
                 let mut merges = 0;
                 let joined = rank.mesh.fold(
                     vec![me as u8],
@@ -269,13 +270,14 @@ fn a_function_folds_in_order_and_its_failure_reaches_everybody() {
                         mine.extend(received);
                         Ok(mine)
                     },
+                    &hosts,
                     &call,
                 );
-                assert_eq!(joined.expect("a message"), ((0..ranks as u8).collect(), ranks as u32));
+                assert_eq!(joined.expect("a message"), (0..ranks as u8).collect::<Vec<u8>>());
                 assert_eq!(merges, crate::plan::tree::children(me, ranks, base).len());
 
                 let call = rank.call(what);
-                let failed = rank.mesh.fold(vec![me as u8], &mut |_, _| Err(Error::Configuration { detail: "no".into() }), &call);
+                let failed = rank.mesh.fold(vec![me as u8], &mut |_, _| Err(Error::Configuration { detail: "no".into() }), &hosts, &call);
                 match failed {
                     Ok(_) => assert_eq!(ranks, 1),
                     Err(Failure::Agreed(error)) => assert!(error.to_string().contains("no"), "{error}"),

@@ -14,6 +14,7 @@ pub mod cost;
 pub mod doubling;
 pub mod grades;
 pub mod halving;
+pub mod host_tree;
 pub mod hosts;
 pub mod memory;
 mod name;

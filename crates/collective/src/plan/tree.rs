@@ -50,15 +50,16 @@ pub fn subtree(position: usize, ranks: usize, base: u32) -> usize {
 /// An all-reduce: folds go up, the result comes down.
 pub fn all_reduce(ranks: usize, base: u32) -> Plan {
     let mut plan = Plan::new(format!("tree:{base} of {ranks}"), ranks, 1);
-    up(&mut plan, base);
-    down(&mut plan, base, ranks);
+    let children = |position: usize| children(position, ranks, base);
+    up(&mut plan, &children);
+    down(&mut plan, &children, ranks);
     plan
 }
 
 /// A reduction to `root`: folds go up to position 0, the result from there to the root.
 pub fn reduce(ranks: usize, base: u32, root: usize) -> Plan {
     let mut plan = Plan::new(format!("tree:{base} of {ranks} to {root}"), ranks, 1);
-    up(&mut plan, base);
+    up(&mut plan, &|position| children(position, ranks, base));
     if root != 0 {
         plan.transfer(0, root, 0..1, ranks, Then::Replace);
     }
@@ -68,26 +69,29 @@ pub fn reduce(ranks: usize, base: u32, root: usize) -> Plan {
 /// A broadcast from position 0, as one step per child, the largest subtree first.
 pub fn broadcast(ranks: usize, base: u32) -> Plan {
     let mut plan = Plan::new(format!("tree:{base} broadcast of {ranks}"), ranks, 1);
-    down(&mut plan, base, 1);
+    down(&mut plan, &|position| children(position, ranks, base), 1);
     plan
 }
 
-fn up(plan: &mut Plan, base: u32) {
-    // Children come after their parents, so from the last to the first everybody has heard its children before it speaks;
-    // a parent hears its children from the first to the last.
-    fn visit(plan: &mut Plan, position: usize, base: u32) {
-        for child in children(position, plan.ranks, base) {
-            visit(plan, child, base);
-            let below = subtree(child, plan.ranks, base);
+/// Folds go up the tree from `children` to parents, who come before them.
+pub(super) fn up(plan: &mut Plan, children: &impl Fn(usize) -> Vec<usize>) {
+    // Everybody has heard its children before it speaks; a parent hears its children from the first to the last.
+    fn visit(plan: &mut Plan, position: usize, children: &impl Fn(usize) -> Vec<usize>) -> usize {
+        let mut size = 1;
+        for child in children(position) {
+            let below = visit(plan, child, children);
             plan.transfer(child, position, 0..1, below, Then::FoldRight);
+            size += below;
         }
+        size
     }
-    visit(plan, 0, base);
+    visit(plan, 0, children);
 }
 
-fn down(plan: &mut Plan, base: u32, brings: usize) {
+/// What the root has, with `brings` contributions in it, comes down the tree.
+pub(super) fn down(plan: &mut Plan, children: &impl Fn(usize) -> Vec<usize>, brings: usize) {
     for position in 0..plan.ranks {
-        for child in children(position, plan.ranks, base).into_iter().rev() {
+        for child in children(position).into_iter().rev() {
             plan.transfer(position, child, 0..1, brings, Then::Replace);
         }
     }
