@@ -1,6 +1,8 @@
 //! Groups of threads that take each other for several hosts: whichever way a call goes, its result is the same to the bit.
 
-use syncline_cluster::Settings;
+use std::time::Duration;
+
+use syncline_cluster::{ErrorKind, Settings};
 use syncline_tensor::Shape;
 
 use super::*;
@@ -36,7 +38,16 @@ const LAYOUTS: [Layout<'_>; 8] = [
 ];
 
 /// Runs `body` on every member, by rank.
-fn on<T: Send>(name: &str, by: By, (members, hosts): Layout<'_>, body: impl Fn(&Collectives) -> T + Sync) -> Vec<T> {
+fn on<T: Send>(name: &str, by: By, layout: Layout<'_>, body: impl Fn(&Collectives) -> T + Sync) -> Vec<T> {
+    on_mortals(name, by, layout, |group| {
+        let result = body(group);
+        group.shared.job.leave(soon()).expect("a polite end");
+        result
+    })
+}
+
+/// The same; who does not leave looks dead to the others when its thread ends.
+fn on_mortals<T: Send>(name: &str, by: By, (members, hosts): Layout<'_>, body: impl Fn(&Collectives) -> T + Sync) -> Vec<T> {
     let hosts: Vec<Vec<u32>> = hosts.iter().map(|ranks| ranks.to_vec()).collect();
     let neighbourhoods: Vec<Vec<u32>> = match by {
         By::Memory => vec![(0..members.len() as u32).collect()],
@@ -46,10 +57,8 @@ fn on<T: Send>(name: &str, by: By, (members, hosts): Layout<'_>, body: impl Fn(&
     let plan = PlanSettings { forced: Some(PlanName::Chain).filter(|_| by == By::Chain), ..PlanSettings::default() };
     let name = format!("engine-{name}-{by:?}-{members:?}-{hosts:?}").replace("], [", "_").replace([' ', '[', ']', ','], "");
     job(&name, members.len(), &Settings { encrypt: false, ..Settings::default() }, |me, job| {
-        let (job, group) = (Arc::new(job), Group::new(members.to_vec(), me as u32).expect("all are members"));
-        let result = body(&Collectives::among(Arc::clone(&job), group, plan.clone(), &hosts, &neighbourhoods));
-        job.leave(soon()).expect("a polite end");
-        result
+        let group = Group::new(members.to_vec(), me as u32).expect("all are members");
+        body(&Collectives::among(Arc::new(job), group, plan.clone(), &hosts, &neighbourhoods))
     })
 }
 
@@ -247,5 +256,32 @@ fn a_message_crosses_between_hosts_once_each_way_and_leaders_carry_it() {
             // Every host but the root's hears it once.
             assert_eq!(sent.iter().filter(|(_, _, bytes)| carried(*bytes)).count(), hosts.len() - 1, "from {root} of {hosts:?}: {sent:?}");
         }
+    }
+}
+
+#[test]
+fn whoever_dies_while_a_function_merges_is_named_on_every_host() {
+    let layout: Layout<'_> = (&[0, 1, 2, 3, 4], &[&[0, 1], &[2, 3, 4]]);
+    let what = What::Fold { words: "kept", fingerprint: Fingerprint::NONE };
+    for victim in [0, 1, 2, 4] {
+        let errors = on_mortals(&format!("dies{victim}"), By::Hosts, layout, |group| {
+            group.barrier(how()).expect("all live");
+            if group.group().position() == victim {
+                let call = Call { number: 1, what, site: "", by: soon(), started: Instant::now(), contributes: true };
+                let mut state = group.shared.state.lock().expect("no panic while held");
+                let Way::Hosts(hosts) = &mut state.way else { panic!("they sit on two hosts") };
+                hosts.roll_call(&call).expect("all come");
+                return None;
+            }
+            let (since, mut keep) = (Instant::now(), |mine: Vec<u8>, _: Vec<u8>| Ok(mine));
+            let error = group.fold(vec![1; 100_000], "kept", Fingerprint::NONE, true, &mut keep, how()).expect_err("somebody died");
+            assert!(since.elapsed() < Duration::from_secs(5), "after {:?}: {error}", since.elapsed());
+            group.shared.job.abort("it failed");
+            Some(error)
+        });
+        for error in errors.iter().flatten() {
+            assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::PeerLost, Some(victim as u32)), "{error}");
+        }
+        assert_eq!(errors.iter().flatten().count(), 4);
     }
 }
