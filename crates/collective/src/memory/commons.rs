@@ -64,7 +64,7 @@ impl Memory {
             }
         }
         self.come();
-        self.wait(call)
+        self.wait_out(call)
     }
 
     /// Puts the array at `place` first among those of member `index` that are mapped.

@@ -122,11 +122,27 @@ impl Memory {
     pub(super) fn wait(&self, call: &Call<'_>) -> Result<(), Failure> {
         match self.first_missing(self.held, 0) {
             None => Ok(()),
-            Some(missing) => self.wait_for(missing, call),
+            Some(missing) => {
+                let hope = || !self.vigil.hopeless() && !self.missing(self.held).any(|rank| self.vigil.is_over(rank));
+                self.wait_for(missing, call, &hope)
+            }
         }
     }
 
-    fn wait_for(&self, missing: usize, call: &Call<'_>) -> Result<(), Failure> {
+    /// As [`wait`](Memory::wait), where others may still be reading what this rank lent them, or writing there: whoever lives is waited
+    /// for even when somebody died, since it comes as soon as its part is done. Only then does the array belong to its owner again,
+    /// who may drop it: a neighbour that was still reading would return a wrong sum.
+    pub(super) fn wait_out(&self, call: &Call<'_>) -> Result<(), Failure> {
+        match self.first_missing(self.held, 0) {
+            None => Ok(()),
+            Some(missing) => {
+                let hope = || !self.vigil.orphaned_or_leaving() && self.missing(self.held).any(|rank| !self.vigil.is_over(rank));
+                self.wait_for(missing, call, &hope)
+            }
+        }
+    }
+
+    fn wait_for(&self, missing: usize, call: &Call<'_>, hope: &dyn Fn() -> bool) -> Result<(), Failure> {
         let meeting = self.held;
         let mut next = missing;
         let poll = || match self.first_missing(meeting, next) {
@@ -136,9 +152,7 @@ impl Memory {
                 None
             }
         };
-        let vigil = &self.vigil;
-        let still_there = || !vigil.hopeless() && !self.missing(meeting).any(|rank| vigil.is_over(rank));
-        match wait_for(poll, &self.bell, vigil.patience(), call.by, &still_there) {
+        match wait_for(poll, &self.bell, self.vigil.patience(), call.by, hope) {
             Ok(()) => Ok(()),
             Err(error) => Err(self.nobody_came(error, meeting, call)),
         }
