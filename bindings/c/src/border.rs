@@ -116,18 +116,15 @@ mod tests {
     #[test]
     fn a_panic_becomes_a_status_with_its_words_and_goes_no_further() {
         let number = 42;
-        let panics: [(Box<dyn FnOnce()>, &str); 3] = [
-            (Box::new(|| panic!("plain words")), "a bug in Syncline: plain words"),
-            (Box::new(move || panic!("made of {number}")), "a bug in Syncline: made of 42"),
-            (Box::new(|| std::panic::panic_any(7)), "a bug in Syncline: no reason was given"),
-        ];
-        for (panic, words) in panics {
+        let panics: [Box<dyn FnOnce()>; 3] =
+            [Box::new(|| panic!("plain words")), Box::new(move || panic!("made of {number}")), Box::new(|| std::panic::panic_any(7))];
+        for (panic, words) in panics.into_iter().zip(["plain words", "made of 42", "no reason was given"]) {
             let status = guarded(|| {
                 panic();
                 Ok(())
             });
             assert_eq!((status, syncline_last_error_kind()), (syncline_status::SYNCLINE_BUG, syncline_status::SYNCLINE_BUG));
-            assert_eq!(last_words(), words);
+            assert_eq!(last_words(), format!("a bug in Syncline: {words}"));
         }
     }
 

@@ -5,7 +5,7 @@
 //!      ┌─┴─┐       ┌─┴─┐      ─  inside a host
 //!      1   2       4   5
 //! ```
-//! A member's children are those of the [tree](super::tree) of its own host and then, if it leads the host, the leaders of the
+//! A member's children are those of the [tree] of its own host and then, if it leads the host, the leaders of the
 //! hosts below in the tree of hosts. Where hosts stand [in a row](super::hosts::in_a_row) every subtree is a row of neighbours, so
 //! folding children in ascending order keeps the order of the group. Where they interleave no tree does both; then
 //! [`rows`] takes all members for one host, whose tree keeps the order and crosses more often.
