@@ -501,6 +501,7 @@ SURVIVED = """
             os.pwrite(diary, str(step).encode(), 0)
     while kv.num_dead_node != 1:
         time.sleep(0.001)
+    kv.barrier()  # of those who live
     value = kv.pull("w")
     assert (value == value.flat[0]).all(), "half a push"
     print("counted", int(value.flat[0]), kv.num_dead_node, flush=True)
