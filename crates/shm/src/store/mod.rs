@@ -581,7 +581,7 @@ impl<'a> Hold<'a> {
         moment();
         record.armed.store(self.index as u64 + 1, Ordering::Release);
         moment();
-        // SAFETY: as in `change`. Not the library's copy: for a few KB out of the first-level cache that one takes twice as long.
+        // SAFETY: as in `change`. Whole lines at once, which the library's copy of a few KB does not promise.
         unsafe { racing_copy::copy_racing(self.hand.scratch.as_ptr(), at.as_ptr(), len) };
         moment();
         match progress {

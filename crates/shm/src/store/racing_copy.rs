@@ -52,8 +52,8 @@ pub(super) unsafe fn copy_racing_past_cache(from: *const u8, to: *mut u8, len: u
 
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
-/// From here on the widest registers are worth looking for. A line stored at once is taken over at once: what was read by another core
-/// meanwhile is written back three to five times as fast as by quarters of lines.
+/// From here on the widest registers are worth looking for: a line that another core had is taken over by one store and not by four.
+/// In profiles of two workers with 16 MB each, the way of blocks into the table fell from 18 to between 5 and 10 hundredths.
 #[cfg(target_arch = "x86_64")]
 const WIDE: usize = 1024;
 

@@ -104,7 +104,7 @@ pub(crate) struct LocalShare {
     pub(crate) block: u64,
     /// This process is the only one that has the share: nobody can inherit, so nothing needs a record.
     pub(crate) alone: bool,
-    /// Whole adds and gets of all workers together are more than a cache holds.
+    /// Whole deltas of all workers together are more than a cache holds.
     stages_past_cache: bool,
     pub(super) turns: Turns,
     /// Where the neighbours sleep.

@@ -3,7 +3,8 @@
 //! An add to a table whose get waits for it makes numbers that go into the table and into the caller's array. A copy afterwards
 //! reads them once more and, of a large array, fetches every line that it is about to overwrite. Here each line goes to both places
 //! while it is in registers; to the second one past the cache, if the caller says that it holds no such array anyway. Measured with
-//! two workers that add and get 16 MB each: 310 loops/s with a copy per block, 540 so; the floor of the host is 590.
+//! two workers that add and get 16 MB each, in turns on a noisy machine: 310 loops/s with a copy per block, 400 to 530 so, where the
+//! floor of the host is 500 to 660.
 
 use super::byte_slices::{elements_in, same_count, write_from};
 use super::dispatch::{Isa, Line, SimdLevel, Work, fence, simd_level};
