@@ -103,6 +103,7 @@ fn play_a_role() {
         "write_until" => write_until(&part),
         "read_until" => read_until(&part),
         "answer_until" => answer_until(&part),
+        "end_until" => end_until(&part),
         "without_descriptors" => without_descriptors(&part),
         "change_until" => change_until(&part),
         other => panic!("no role {other}"),
@@ -243,6 +244,15 @@ fn write_until(part: &Part) {
     channel.write(&Value::List(vec![int(4), Channel::new(&part.family).unwrap().handle()]), soon()).unwrap();
     let bulky = |number: i64| Value::List(vec![int(number), Value::from("x".repeat(900))]);
     (5..80).for_each(|number| assert_eq!(channel.write(&bulky(number), soon()).unwrap() as u8, 0));
+}
+
+/// Ends a channel, being the last who has it, and dies over that.
+fn end_until(part: &Part) {
+    let (channel, said) = (part.channel(0), part.channel(1));
+    said.write(&Value::Nil, soon()).unwrap();
+    part.channel(2).read(soon()).unwrap();
+    mortal(part);
+    drop(channel);
 }
 
 fn read_until(part: &Part) {

@@ -211,9 +211,8 @@ impl Queue {
     #[cfg(not(loom))]
     pub(crate) fn settle_if_held_by(&self, dead: u32, hand: Hand<'_>) -> Result<(), QueueError> {
         if self.words.write.latch.inherit(dead, hand.me) {
-            let settled = self.settle_intent(hand);
+            self.settle_inherited(dead, hand)?;
             self.words.write.latch.let_go();
-            settled?;
         }
         Ok(())
     }
@@ -221,14 +220,19 @@ impl Queue {
     /// Takes the writers' latch, and finishes what a dead holder had begun.
     #[inline(always)]
     fn take_write(&self, hand: Hand<'_>) -> Result<(), QueueError> {
-        if let Taken::Inherited(_) = self.words.write.latch.take(hand.me, hand.by, hand.is_dead)? {
-            self.settle_intent(hand)?;
+        match self.words.write.latch.take(hand.me, hand.by, hand.is_dead)? {
+            Taken::Free => Ok(()),
+            Taken::Inherited(dead) => self.settle_inherited(dead, hand),
         }
-        Ok(())
+    }
+
+    /// Settles what the dead holder of the writers' latch was about to do. What cannot be settled now stays its: the next taker tries again.
+    #[cold]
+    fn settle_inherited(&self, dead: u32, hand: Hand<'_>) -> Result<(), QueueError> {
+        self.settle_intent(hand).inspect_err(|_| self.words.write.latch.bequeath(dead))
     }
 
     /// What the last holder of the writers' latch was about to answer: finished if the answer was published, else not.
-    #[cold]
     fn settle_intent(&self, hand: Hand<'_>) -> Result<(), QueueError> {
         let write: &WriteSide = &self.words.write;
         let question = write.intent_for.load(Ordering::Acquire);
@@ -238,7 +242,10 @@ impl Queue {
             if (1..1 << 31).contains(&behind)
                 && let Some(questions) = &self.questions
             {
-                questions.finish_at(question as u32 - 1, None, hand)?;
+                match questions.finish_at(question as u32 - 1, None, hand) {
+                    Ok(()) | Err(QueueError::LeaseOver) => {} // It may have died after the one and before it could say so.
+                    Err(error) => return Err(error),
+                }
             }
             write.intent_for.store(0, Ordering::Release);
         }
@@ -248,10 +255,10 @@ impl Queue {
     /// Takes the readers' latch, and counts anew what a dead holder may have left half counted.
     #[inline(always)]
     fn take_read(&self, hand: Hand<'_>) -> Result<(), QueueError> {
-        if let Taken::Inherited(_) = self.words.read.latch.take(hand.me, hand.by, hand.is_dead)? {
-            self.recount()?;
+        match self.words.read.latch.take(hand.me, hand.by, hand.is_dead)? {
+            Taken::Free => Ok(()),
+            Taken::Inherited(dead) => self.recount().inspect_err(|_| self.words.read.latch.bequeath(dead)),
         }
-        Ok(())
     }
 
     /// Cells in use as a mask, checked.

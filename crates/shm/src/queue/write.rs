@@ -86,10 +86,7 @@ impl Queue {
     pub fn answer(&self, question: u32, parcel: &Parcel<'_>, hand: Hand<'_>) -> Result<Pushed, QueueError> {
         let questions = self.questions.as_ref().expect("only a queue of answers is asked");
         self.take_write(hand)?;
-        let answered = (|| {
-            if !questions.is_leased_to(question, hand)? {
-                return Err(QueueError::LeaseOver);
-            }
+        let publish = || {
             let tail = At::load(&self.words.write.tail, Ordering::Relaxed);
             self.words.write.intent_at.store(tail.cells.into(), Ordering::Relaxed);
             // Release: who sees the intent sees where.
@@ -97,13 +94,11 @@ impl Queue {
             moment();
             let pushed = self.push_held(std::slice::from_ref(parcel), hand);
             moment();
-            if let Ok(Pushed::Some(1)) = pushed {
-                questions.finish_at(question, Some(hand.me), hand)?;
-            }
-            moment();
-            self.words.write.intent_for.store(0, Ordering::Release);
             pushed
-        })();
+        };
+        let answered = questions.finish_with(question, publish, hand);
+        moment();
+        self.words.write.intent_for.store(0, Ordering::Release);
         self.words.write.latch.let_go();
         if let Ok(Pushed::Some(1)) = answered {
             self.words.items.ring_some_if_waiting_for_published(1);
