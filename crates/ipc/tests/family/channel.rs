@@ -176,6 +176,22 @@ fn a_writer_that_waits_for_room_is_told_of_the_close() {
 }
 
 #[test]
+fn a_write_of_several_that_was_cut_off_by_the_close_says_how_many_were_written() {
+    let channel = Channel::with(&Family::alone().unwrap(), ChannelOptions { capacity: Some(1), leases: false }).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| channel.write_all(&[int(1), int(2), int(3)], soon()));
+        while channel.num_items() == 0 {
+            std::thread::yield_now();
+        }
+        channel.close().unwrap();
+        let error = writer.join().unwrap().expect_err("one has room");
+        assert!(matches!(error, Error::Closed { .. }) && error.to_string().contains("1 of 3"), "{error}");
+    });
+    assert_eq!(channel.read_many(4, soon()).unwrap(), (Status::Closed, vec![int(1)]));
+    assert_eq!(channel.write_all(&[int(1), int(2)], soon()).unwrap(), Status::Drained, "nothing was written");
+}
+
+#[test]
 fn items_of_every_size_come_out_as_they_went_in() {
     let family = Family::alone().unwrap();
     let channel = Channel::new(&family).unwrap();

@@ -2,8 +2,9 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
-use syncline_ipc::{Channel, Family, Handle, HandleKind, Item, Mutex, SharedTable, Taken, Value, Workqueue};
+use syncline_ipc::{Channel, Deadline, Error, Family, Handle, HandleKind, Item, Mutex, SharedTable, Taken, Value, Workqueue};
 
 use crate::{as_int, int, soon};
 
@@ -35,6 +36,28 @@ impl Kid {
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Stops it wherever it is; returns when it stands still.
+    pub(crate) fn stop(&self) {
+        self.signal(rustix::process::Signal::STOP);
+        let state = || std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        while !state().rsplit_once(") ").unwrap().1.starts_with('T') {
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Waits for its end; true if it came through, false if it was killed.
@@ -103,6 +126,11 @@ fn play_a_role() {
         "write_until" => write_until(&part),
         "read_until" => read_until(&part),
         "answer_until" => answer_until(&part),
+        "churn" => churn(&part),
+        "lease" => lease(&part),
+        "take" => take(&part),
+        "own" => own(&part),
+        "little_room" => little_room(),
         "end_until" => end_until(&part),
         "without_descriptors" => without_descriptors(&part),
         "change_until" => change_until(&part),
@@ -140,7 +168,7 @@ fn echo(part: &Part) {
     let queue = part.queue(0);
     while let Some(question) = queue.read(soon()).unwrap().item() {
         let value = question.value().clone();
-        question.answer(&value).unwrap();
+        question.answer(&value, soon()).unwrap();
     }
 }
 
@@ -153,7 +181,9 @@ fn square(part: &Part) {
             Value::List(items) => as_int(&items[0]),
             other => panic!("{other:?}"),
         };
-        question.answer(&Value::List(vec![int(number * number), Value::from(vec![number as u8; (number as usize % 5) * 9_000])])).unwrap();
+        question
+            .answer(&Value::List(vec![int(number * number), Value::from(vec![number as u8; (number as usize % 5) * 9_000])]), soon())
+            .unwrap();
     }
 }
 
@@ -208,7 +238,7 @@ fn meet(part: &Part) {
 fn meet_until(part: &Part) {
     let mutex = Mutex::open(&part.family, &part.handles[0]).unwrap();
     mortal(part);
-    let _ = mutex.barrier(3, syncline_ipc::Deadline::after(std::time::Duration::from_millis(20)));
+    let _ = mutex.barrier(3, Deadline::after(Duration::from_millis(20)));
 }
 
 /// Cannot open anything, and still knows who lives.
@@ -246,6 +276,79 @@ fn write_until(part: &Part) {
     (5..80).for_each(|number| assert_eq!(channel.write(&bulky(number), soon()).unwrap() as u8, 0));
 }
 
+/// Takes out and writes back, again and again.
+fn churn(part: &Part) {
+    let channel = part.channel(0);
+    loop {
+        let item = channel.read(soon()).unwrap().item.unwrap();
+        channel.write(&item, soon()).unwrap();
+    }
+}
+
+fn park_with<T>(_kept: T) -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Takes an item of a channel on a lease, says so, and waits for its end.
+fn lease(part: &Part) {
+    let item = part.channel(0).lease(soon()).unwrap().item().unwrap();
+    part.channel(1).write(&Value::Nil, soon()).unwrap();
+    park_with(item);
+}
+
+/// The same with a question of a workqueue.
+fn take(part: &Part) {
+    let item = part.queue(0).read(soon()).unwrap().item().unwrap();
+    part.channel(1).write(&Value::Nil, soon()).unwrap();
+    park_with(item);
+}
+
+/// Owns a queue with one question in it, and waits for its end.
+fn own(part: &Part) {
+    let (queue, made) = Workqueue::named(&part.family, "orphaned").unwrap();
+    assert!(made);
+    queue.write(&int(1), soon()).unwrap();
+    part.channel(0).write(&Value::Nil, soon()).unwrap();
+    park_with(queue);
+}
+
+/// A family of its own whose queues are full after a few dozen kilobytes.
+fn little_room() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    setrlimit(Resource::Fsize, Rlimit { current: Some(3 << 30), ..getrlimit(Resource::Fsize) }).unwrap();
+    let family = Family::alone().unwrap();
+    let queue = Workqueue::new(&family).unwrap();
+    let worker = queue.as_worker();
+    let text = Value::from("x".repeat(1_000));
+    let shortly = || Deadline::after(Duration::from_millis(30));
+    queue.write(&int(1), soon()).unwrap();
+    let question = worker.read(soon()).unwrap().item().unwrap();
+    while worker.write(&text, Deadline::after(Duration::ZERO)).is_ok() {
+        assert!(queue.num_answers() < 10_000, "it is never full");
+    }
+    let error = question.answer(&text, shortly()).unwrap_err();
+    let Error::Timeout { waited, .. } = error else { panic!("{error}") };
+    assert!((30..10_000).contains(&waited.as_millis()), "{error}");
+    let again = worker.read(soon()).unwrap().item().unwrap();
+    assert_eq!((as_int(again.value()), again.attempts()), (1, 1), "a question without an answer goes back");
+    queue.read(soon()).unwrap();
+    again.answer(&int(2), soon()).unwrap();
+
+    let many = vec![text; 200];
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| queue.as_owner().write_all(&many, soon()));
+        while queue.num_questions() < 30 {
+            std::thread::yield_now();
+        }
+        queue.close().unwrap();
+        let error = asking.join().unwrap().expect_err("not all of them fit");
+        let written = queue.num_questions();
+        assert!(matches!(error, Error::Closed { .. }) && error.to_string().contains(&format!("{written} of 200")), "{error}");
+    });
+}
+
 /// Ends a channel, being the last who has it, and dies over that.
 fn end_until(part: &Part) {
     let (channel, said) = (part.channel(0), part.channel(1));
@@ -270,11 +373,11 @@ fn answer_until(part: &Part) {
         match first.take() {
             // The first one waits until the second is answered, and one of them goes back once.
             None if item.id() == 0 => first = Some(item),
-            None => item.answer(&value).unwrap(),
+            None => item.answer(&value, soon()).unwrap(),
             Some(before) if item.attempts() == 0 => {
                 item.give_back().unwrap();
                 let value = before.value().clone();
-                before.answer(&value).unwrap();
+                before.answer(&value, soon()).unwrap();
             }
             Some(before) => {
                 drop(value);

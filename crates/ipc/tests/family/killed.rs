@@ -117,7 +117,7 @@ fn answered_once_after_a_death_at(step: u64, written_before: bool) -> bool {
     family.bury_the_dead();
     while let Taken::Item(item) = worker.try_read().unwrap() {
         let value = item.value().clone();
-        item.answer(&value).unwrap();
+        item.answer(&value, soon()).unwrap();
     }
     queue.drain(soon()).unwrap();
     let mut answers = Vec::new();

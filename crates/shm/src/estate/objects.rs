@@ -8,8 +8,8 @@
 //! before it is gone from its queue. So an object that nobody holds and no record names is not wanted, whatever its count
 //! says: a death between the count and the record leaves it too high, and is settled by a look at all records.
 
-use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, Weak};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::layout::{MOST_MEMBERS, MOST_OBJECTS, OBJECT_PAGE};
@@ -52,7 +52,7 @@ pub(crate) struct ObjectWords {
     holders: [AtomicU64; MOST_MEMBERS / 64],
     /// Records and table entries that name it.
     named: AtomicU64,
-    /// The member and the thread that made it.
+    /// The process (above) and the member that made it, and the thread.
     pub(crate) maker: AtomicU64,
     pub(crate) maker_thread: AtomicU64,
     name_len: AtomicU64,
@@ -79,6 +79,8 @@ pub struct Held {
     estate: Arc<Estate>,
     number: u64,
     kind: u8,
+    /// The items of its leased queue that this process has taken, by their cells, and the thread that took each.
+    leases: Mutex<HashMap<u32, u64>>,
 }
 
 impl Held {
@@ -105,6 +107,26 @@ impl Held {
     pub fn maker(&self) -> (u32, u64) {
         let words = self.estate.object_words(self.slot());
         (words.maker.load(Ordering::Acquire) as u32, words.maker_thread.load(Ordering::Relaxed))
+    }
+
+    /// The process that made it, whatever has become of that.
+    pub fn maker_pid(&self) -> u32 {
+        (self.estate.object_words(self.slot()).maker.load(Ordering::Acquire) >> 32) as u32
+    }
+
+    /// Notes that a thread of this process has taken an item on a lease.
+    pub fn lease_begins(&self, cell: u32, thread: u64) {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).insert(cell, thread);
+    }
+
+    /// Forgets it, before anybody else can take the item.
+    pub fn lease_ends(&self, cell: u32) {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(&cell);
+    }
+
+    /// Whether that thread of this process took the item.
+    pub fn is_leased_to(&self, cell: u32, thread: u64) -> bool {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).get(&cell) == Some(&thread)
     }
 
     /// One of the queues in its room, which `of` share.
@@ -201,7 +223,7 @@ impl Estate {
         self.segment.reserve(self.layout.pages() + slot * OBJECT_PAGE, OBJECT_PAGE)?;
         let words = self.object_words(slot);
         words.maker_thread.store(thread, Ordering::Relaxed);
-        words.maker.store(self.me().into(), Ordering::Relaxed);
+        words.maker.store(u64::from(std::process::id()) << 32 | u64::from(self.me()), Ordering::Relaxed);
         let name = name.unwrap_or_default().as_bytes();
         for (word, bytes) in words.name_text.iter().zip(name.chunks(8)) {
             let mut text = [0; 8];
@@ -275,7 +297,7 @@ impl Estate {
             return Ok(held);
         }
         self.set_holder(slot, self.me(), true);
-        let held = Arc::new(Held { estate: Arc::clone(self), number, kind: (seen >> 8) as u8 });
+        let held = Arc::new(Held { estate: Arc::clone(self), number, kind: (seen >> 8) as u8, leases: Mutex::default() });
         known.insert(number, Arc::downgrade(&held));
         Ok(held)
     }

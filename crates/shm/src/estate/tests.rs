@@ -59,7 +59,7 @@ fn garbage_in_the_words_of_a_queue_is_an_error_and_no_crash() {
             if let Ok(Some(leased)) = queue.lease(&mut record, &|_| (), hand(&estate)) {
                 let _ = queue.finish(leased.cell, hand(&estate));
             }
-            let _ = (queue.recover(5, hand(&estate)), queue.others_work(hand(&estate)), queue.len(), queue.unfinished());
+            let _ = (queue.recover(5, hand(&estate)), queue.others_work(&|_| true, hand(&estate)), queue.len(), queue.unfinished());
             if let Some((block, len)) = record.block() {
                 drop(estate.received(block, len).inspect(|block| block.leave()));
             }

@@ -280,12 +280,13 @@ impl Queue {
         inside.then(|| State(self.ring.word(Self::place(cell, mask)).load(Ordering::Relaxed)))
     }
 
-    /// Whether somebody other than the caller still works on an item.
-    pub fn others_work(&self, hand: Hand<'_>) -> Result<bool, QueueError> {
+    /// Whether somebody other than the caller still works on an item, which may come back; `mine` knows the cells of what the caller has itself.
+    pub fn others_work(&self, mine: &dyn Fn(u32) -> bool, hand: Hand<'_>) -> Result<bool, QueueError> {
         self.take_read(hand)?;
         let records = self.mask().map_err(QueueError::from).and_then(|mask| self.records(mask));
         self.words.read.latch.let_go_quietly();
-        Ok(records?.iter().any(|(_, state)| state.stage() == State::TAKEN && state.holder() != hand.me))
+        let taken = |state: &State| state.stage() == State::TAKEN;
+        Ok(records?.iter().any(|(at, state)| taken(state) && (state.holder() != hand.me || !mine(at.cells))))
     }
 
     /// Waits until every item that was written before the call is finished.

@@ -194,6 +194,11 @@ impl Queue {
         Ok(before == 0)
     }
 
+    /// Who holds one of its latches just now: whoever waits for one in vain waits for that member.
+    pub fn latch_holder(&self) -> Option<u32> {
+        [self.words.read.latch.holder(), self.words.write.latch.holder()].into_iter().find(|holder| *holder != 0)
+    }
+
     /// Wakes all readers to look again.
     pub fn wake_readers(&self) {
         self.words.items.ring_if_waiting();

@@ -5,7 +5,7 @@ use super::{Hand, Queue, QueueError};
 use crate::corrupt::Corrupt;
 use crate::mortality::moment;
 use crate::sync::Ordering;
-use crate::wait::{Patience, wait_for};
+use crate::wait::{Patience, WaitError, wait_for};
 
 /// Looks of a waiting writer that are only content with room for many.
 const PATIENT_LOOKS: u32 = 60;
@@ -58,10 +58,14 @@ impl Queue {
     pub fn push_all(&self, mut parcels: &[Parcel<'_>], hand: Hand<'_>, between: &dyn Fn() -> bool) -> Result<Pushed, QueueError> {
         let mut written = 0;
         loop {
-            match self.push(parcels, hand)? {
-                Pushed::Closed if written == 0 => return Ok(Pushed::Closed),
-                Pushed::Closed => return Ok(Pushed::Some(written)),
-                Pushed::Some(count) => {
+            match self.push(parcels, hand) {
+                Ok(Pushed::Closed) if written == 0 => return Ok(Pushed::Closed),
+                Ok(Pushed::Closed) => return Ok(Pushed::Some(written)),
+                // A latch is not waited for without end; who has time asks again.
+                Err(QueueError::Wait(WaitError::Timeout)) if !hand.by.expired() => continue,
+                Err(error) if written == 0 => return Err(error),
+                Err(_) => return Ok(Pushed::Some(written)),
+                Ok(Pushed::Some(count)) => {
                     written += count;
                     parcels = &parcels[count..];
                     if parcels.is_empty() {
