@@ -41,7 +41,7 @@ pub enum Taken {
 const LONGEST_PAUSE: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// How long the core is given away before the first nap.
-const YIELDING: Duration = Duration::from_micros(300);
+const YIELDING: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_micros(300) };
 
 /// The least time that a holder gets: it may have lost its core, and its machine may be busy.
 const LEAST_PATIENCE: Duration = Duration::from_secs(2);
@@ -85,7 +85,7 @@ impl Latch {
         loop {
             match self.try_take(me) {
                 Ok(()) => return Ok(Taken::Free),
-                Err(holder) if since.elapsed() > YIELDING => {
+                Err(holder) if since.elapsed() >= YIELDING => {
                     if is_dead(holder) && self.inherit(holder, me) {
                         return Ok(Taken::Inherited(holder));
                     }

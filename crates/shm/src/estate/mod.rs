@@ -412,7 +412,7 @@ fn settle(queues: Vec<Queue>, dead: u32, hand: Hand<'_>) -> Burial {
     let mut settled = Ok(());
     if let Some(answers) = second {
         let answers = answers.answering(Arc::clone(&questions));
-        settled = answers.settle_if_held_by(dead, hand);
+        settled = answers.settle_the_dead(hand);
         answers.forget_dead_sleepers();
     }
     // A question whose answer was published must not go back before it is finished.

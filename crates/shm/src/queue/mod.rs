@@ -38,6 +38,8 @@ pub use read::{Record, WITH_BLOCK, WITH_OBJECTS};
 pub use words::At;
 use words::WriteSide;
 pub(crate) use words::{CELL, QueueWords};
+#[cfg(loom)]
+pub use write::DeathOver;
 pub use write::{Parcel, Pushed};
 
 use crate::corrupt::Corrupt;
@@ -104,11 +106,16 @@ pub struct Queue {
 impl Queue {
     /// A queue in this process's own memory, for tests and models.
     pub fn private(cells_log: u64, capacity: usize, leased: bool) -> Queue {
+        Self::private_growing(cells_log, cells_log, capacity, leased)
+    }
+
+    /// The same with a ring that may grow.
+    pub fn private_growing(cells_log: u64, most_log: u64, capacity: usize, leased: bool) -> Queue {
         let words = Shared::in_private_memory(QueueWords::default());
         let queue = Queue {
             words,
-            ring: Region::in_private_memory(CELL << cells_log),
-            most_log: cells_log,
+            ring: Region::in_private_memory(CELL << most_log),
+            most_log,
             #[cfg(not(loom))]
             ground: None,
             questions: None,
@@ -212,13 +219,11 @@ impl Queue {
         }
     }
 
-    /// Settles what a dead member was about to answer, if it died with the writers' latch.
-    #[cfg(not(loom))]
-    pub(crate) fn settle_if_held_by(&self, dead: u32, hand: Hand<'_>) -> Result<(), QueueError> {
-        if self.words.write.latch.inherit(dead, hand.me) {
-            self.settle_inherited(dead, hand)?;
-            self.words.write.latch.let_go();
-        }
+    /// Makes sure that what dead members were about to answer is settled, by the caller or by whoever inherited the writers' latch before
+    /// it and may still be at it.
+    pub fn settle_the_dead(&self, hand: Hand<'_>) -> Result<(), QueueError> {
+        self.take_write(hand)?;
+        self.words.write.latch.let_go();
         Ok(())
     }
 

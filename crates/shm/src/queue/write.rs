@@ -32,6 +32,18 @@ impl Parcel<'_> {
     }
 }
 
+/// How far a worker came that died over its answer.
+#[cfg(loom)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeathOver {
+    /// It had said what it is about to do.
+    Intent,
+    /// The answer was published.
+    Published,
+    /// The question was finished, too.
+    Finished,
+}
+
 /// What became of parcels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
@@ -91,11 +103,7 @@ impl Queue {
         let questions = self.questions.as_ref().expect("only a queue of answers is asked");
         self.take_write(hand)?;
         let publish = || {
-            let tail = At::load(&self.words.write.tail, Ordering::Relaxed);
-            self.words.write.intent_at.store(tail.cells.into(), Ordering::Relaxed);
-            // Release: who sees the intent sees where.
-            self.words.write.intent_for.store(u64::from(question) + 1, Ordering::Release);
-            moment();
+            self.intend(question);
             let pushed = self.push_held(std::slice::from_ref(parcel), hand);
             moment();
             pushed
@@ -108,6 +116,31 @@ impl Queue {
             self.words.items.ring_some_if_waiting_for_published(1);
         }
         answered
+    }
+
+    /// Notes what is about to be answered where, before it is.
+    fn intend(&self, question: u32) {
+        let tail = At::load(&self.words.write.tail, Ordering::Relaxed);
+        self.words.write.intent_at.store(tail.cells.into(), Ordering::Relaxed);
+        // Release: who sees the intent sees where.
+        self.words.write.intent_for.store(u64::from(question) + 1, Ordering::Release);
+        moment();
+    }
+
+    /// What a worker leaves that dies over its answer, for models.
+    #[cfg(loom)]
+    pub fn die_over_answer(&self, question: u32, parcel: &Parcel<'_>, hand: Hand<'_>, death: DeathOver) {
+        let questions = self.questions.as_ref().expect("only a queue of answers is asked");
+        self.take_write(hand).unwrap();
+        questions.take_read(hand).unwrap();
+        self.intend(question);
+        if death != DeathOver::Intent {
+            self.push_held(std::slice::from_ref(parcel), hand).unwrap();
+        }
+        if death == DeathOver::Finished {
+            questions.words.read.latch.let_go();
+            questions.finish(question, hand).unwrap();
+        }
     }
 
     /// Waits until there may be room for a record of so many bytes, or the queue is closed.
