@@ -213,6 +213,57 @@ fn waits_end_in_time_although_somebody_was_stopped_in_the_middle_of_a_read() {
 }
 
 #[test]
+fn select_takes_from_channels_that_other_processes_write() {
+    let family = Family::alone().unwrap();
+    let channels: Vec<Channel> = (0..3).map(|_| Channel::new(&family).unwrap()).collect();
+    let all: Vec<&Channel> = channels.iter().collect();
+    let sums = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut sums = [0; 3];
+            while let (Some(index), Some(value)) = select(&all, soon()).map(|found| (found.index, found.read.item)).unwrap() {
+                sums[index] += as_int(&value);
+            }
+            sums
+        });
+        let mut kids: Vec<Kid> =
+            (1..=3).zip(&channels).map(|(n, channel)| Kid::start("produce", &family, &[channel.handle()], &[n * 100])).collect();
+        assert!(kids.iter_mut().all(Kid::ends_well));
+        channels.iter().for_each(|channel| channel.close().unwrap());
+        reader.join().unwrap()
+    });
+    assert_eq!(sums, [5_050, 20_100, 45_150]);
+}
+
+#[test]
+fn another_process_sees_the_same_end_of_a_channel() {
+    let family = Family::alone().unwrap();
+    let (channel, told) = (Channel::new(&family).unwrap(), Channel::new(&family).unwrap());
+    channel.write_all(&[int(1), int(2)], soon()).unwrap();
+    channel.close().unwrap();
+    assert!(Kid::start("statuses", &family, &[channel.handle(), told.handle()], &[]).ends_well());
+    let [closed, drained] = [Status::Closed, Status::Drained].map(|status| int(status as i64));
+    let expected = [closed.clone(), closed.clone(), int(1), closed, int(2), drained.clone(), Value::Nil, drained];
+    assert_eq!(told.read(soon()).unwrap().item, Some(Value::List(expected.to_vec())));
+    assert!(channel.drained());
+}
+
+#[test]
+fn tables_in_tables_are_the_same_in_every_process_and_outlive_who_made_them() {
+    let family = Family::alone().unwrap();
+    let (outer, inner) = (SharedTable::new(&family).unwrap(), SharedTable::new(&family).unwrap());
+    inner.set(&int(1), &Value::from("one")).unwrap();
+    outer.set(&Value::from("inner"), &inner.handle()).unwrap();
+    assert!(Kid::start("tables", &family, &[outer.handle()], &[]).ends_well());
+    family.bury_the_dead();
+    assert_eq!((inner.len().unwrap(), inner.get(&int(2)).unwrap()), (2, Some(Value::from("two"))));
+    let moved = SharedTable::open(&family, &outer.get(&Value::from("moved")).unwrap().unwrap()).unwrap();
+    let mut pairs = moved.pairs().unwrap();
+    pairs.sort_by_key(|(_, value)| as_int(value));
+    assert_eq!(pairs, [(Value::from("a"), int(1)), (Value::from("b"), int(2))]);
+    assert_eq!(family.stats().objects, 3);
+}
+
+#[test]
 fn a_queue_that_is_full_says_so_in_time_and_how_much_was_written() {
     assert!(Kid::start("little_room", &Family::alone().unwrap(), &[], &[]).ends_well());
 }
