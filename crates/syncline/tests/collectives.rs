@@ -180,6 +180,27 @@ fn bytes_arrive_where_they_should() {
 }
 
 #[test]
+fn calls_that_differ_are_told_within_one_exchange() {
+    for n in [2, 3, 4, 7_u32] {
+        job_in(APART, n, "one exchange", |session| {
+            let (group, me) = (all(session), session.rank() as usize);
+            let sent = || group.stats().iter().map(|link| (link.peer, link.calls_sent)).collect::<Vec<_>>();
+            group.barrier(how("")).expect("all agree");
+            let before = sent();
+            let mut array = vec![0; if me == 0 { 400_000 } else { 800_000 }];
+            let error = group.all_reduce(&mut array, DType::F32, ReduceOp::Sum, true, how("here")).expect_err("sizes differ");
+            assert_eq!(error.kind(), ErrorKind::ContractMismatch);
+            // One message to each neighbour of the roll call, which a barrier has shown, and none to anybody else.
+            let after = sent();
+            assert_eq!(after.len(), before.len(), "{n} ranks: {before:?}, {after:?}");
+            for ((peer, before), (_, after)) in before.into_iter().zip(after) {
+                assert!(after - before <= 1, "{n} ranks: {} messages to rank {peer}", after - before);
+            }
+        });
+    }
+}
+
+#[test]
 fn several_arrays_go_in_one_call_and_who_has_no_more_is_not_counted() {
     job(3, "leaves", |session| {
         let (group, me) = (all(session), session.rank() as usize);
