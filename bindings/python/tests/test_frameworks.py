@@ -79,7 +79,7 @@ def test_jax_reduces_trees(stage: Stage, launcher: str, n: int) -> None:
     check(stage, "jax_checks.py", "jax", launcher=launcher, n=n)
 
 
-@pytest.mark.parametrize("n", [2])
+@pytest.mark.parametrize("n", [2, 4])
 def test_scikit_learns_models_are_managed(stage: Stage, n: int) -> None:
     check(stage, "scikit.py", "sklearn", launcher="syncline", n=n)
 

@@ -87,9 +87,15 @@ class _Distributed:
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """Inside of it ``step()`` combines nothing, after ``synchronize()`` in Horovod's manner."""
+        if self._syncline.under_way():
+            raise ConfigurationError(
+                "skip_synchronize: gradients are on their way to the other workers\nhint: call synchronize() first"
+            )
         self._syncline.finished = True
-        yield
-        self._syncline.finished = False
+        try:
+            yield
+        finally:
+            self._syncline.finished = False
 
     def __getstate__(self) -> Any:
         inherited: Any = super().__getstate__()  # what a copy needs
@@ -113,6 +119,10 @@ class _Gradients:
         for parameter in reversed(parameters):
             self._place(parameter)
             self._hooks.append(_when_accumulated(parameter, self._ready))
+
+    def under_way(self) -> bool:
+        """Whether gradients have been sent that nobody has waited for yet."""
+        return any(bucket.started is not None for bucket in self._buckets)
 
     def finish(self) -> None:
         """Sends what has not been sent, waits for everything, and lets every ``grad`` be everybody's."""
