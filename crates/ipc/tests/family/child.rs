@@ -103,6 +103,7 @@ fn play_a_role() {
         "write_until" => write_until(&part),
         "read_until" => read_until(&part),
         "answer_until" => answer_until(&part),
+        "without_descriptors" => without_descriptors(&part),
         "change_until" => change_until(&part),
         other => panic!("no role {other}"),
     }
@@ -207,6 +208,20 @@ fn meet_until(part: &Part) {
     let mutex = Mutex::open(&part.family, &part.handles[0]).unwrap();
     mortal(part);
     let _ = mutex.barrier(3, syncline_ipc::Deadline::after(std::time::Duration::from_millis(20)));
+}
+
+/// Cannot open anything, and still knows who lives.
+fn without_descriptors(part: &Part) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let all_alive = || part.family.members().len() == 2 && part.family.members().iter().all(|member| member.alive);
+    let usual = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, rustix::process::Rlimit { current: Some(3), ..usual }).unwrap();
+    assert!(std::fs::File::open("/proc/self/stat").is_err(), "no descriptor is left");
+    assert!(all_alive());
+    assert_eq!(part.family.bury_the_dead(), 0);
+    setrlimit(Resource::Nofile, usual).unwrap();
+    assert!(all_alive(), "what could not be known then is asked again");
+    part.channel(0).write(&int(1), soon()).unwrap();
 }
 
 /// Lets this process die at the moment that the first number says.

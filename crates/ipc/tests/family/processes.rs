@@ -105,6 +105,15 @@ fn arrays_arrive_in_place_and_memory_is_bounded_by_the_capacity() {
 }
 
 #[test]
+fn nobody_is_taken_for_dead_by_a_process_that_has_run_out_of_descriptors() {
+    let family = Family::alone().unwrap();
+    let channel = Channel::new(&family).unwrap();
+    let mut kid = Kid::start("without_descriptors", &family, &[channel.handle()], &[]);
+    assert!(kid.ends_well());
+    assert_eq!(channel.read(soon()).unwrap().item, Some(int(1)), "this process is still a member, and so is what it holds");
+}
+
+#[test]
 fn an_invitation_to_nowhere_is_refused() {
     for line in ["", "syncline-family:1:2", "syncline-family:x:y:0:1", "syncline-family:999999999:3:0:1"] {
         assert!(Family::accept(line).is_err(), "{line}");
