@@ -45,7 +45,7 @@ sub make {
         ? Syncline::FFI::array_create($session, @$shape, $described, $data ? $$data : undef, $count, \$handle)
         : Syncline::FFI::matrix_create($session, @$shape, $described, $data ? $$data : undef, $count, \$handle);
     Syncline::FFI::failed($status) if $status;
-    return bless { handle => $handle, shape => [@$shape], dtype => $dtype, type => $type, enum => $type->enum, pid => $$ }, $class;
+    return bless { handle => $handle, shape => [@$shape], dtype => $dtype, type => $type, enum => $type->enum, pid => $$, out => [''], delta => [''] }, $class;
 }
 
 sub DESTROY {
@@ -149,32 +149,45 @@ our @ISA = ('Syncline::Table');
 
 sub new { my ($class, $size, $initial, @options) = @_; Syncline::Error::argument('a table: options come in pairs, name => value') if @options % 2; return $class->make([$size], $initial, @options) }
 
-# Arrays as they were made are most of them, and are looked at once (see Syncline::Array).
+# Arrays as they were made are most of them, and are looked at once (see Syncline::Array); one that is given again, with nothing changed but
+# its numbers, not even that.
 sub get {
-    my ($self, @rest) = @_;
-    if ($Syncline::Array::LOOKS && @rest == 2 && ref $rest[1] eq 'PDL' && !ref $rest[0] && $rest[0] eq 'out') {
-        my $bytes = unpack 'P304', pack 'J', ${ $rest[1] };
-        my ($state, $parent, $data, $count, $type) = unpack 'x8Lx4Qx24Qx64Qx8l', $bytes;
-        if ($state == 1 && !$parent && $type == $self->{enum} && substr($bytes, 184, 72) eq Syncline::Array::ALONE) {
-            my $status = Syncline::FFI::table_get_at($self->{handle}, $data, $count);
-            Syncline::FFI::failed($status) if $status;
-            return $rest[1];
+    if (@_ == 3 && $Syncline::Array::LOOKS && ref $_[2] eq 'PDL' && !ref $_[1] && $_[1] eq 'out') {
+        my $bytes = unpack 'P304', pack 'J', ${ $_[2] };
+        my $known = $_[0]{out};
+        $known = $_[0]{out} = $_[0]->looked($bytes, 1) if $bytes ne $known->[0];
+        if ($known->[1]) {
+            my $status = Syncline::FFI::table_get_at($_[0]{handle}, $known->[1], $known->[2]);
+            return $_[2] unless $status;
+            Syncline::FFI::failed($status);
         }
     }
+    my ($self, @rest) = @_;
     return $self->get_whole(Syncline::Table::options_of('get', @rest)->{out});
 }
 
 sub add {
-    my ($self, $delta, @rest) = @_;
-    if ($Syncline::Array::LOOKS && !@rest && ref $delta eq 'PDL') {
-        my ($state, $parent, $data, $count, $type) = unpack 'x8Lx4Qx24Qx64Qx8l', unpack 'P304', pack 'J', $$delta;
-        if ($state == 1 && !$parent && $type == $self->{enum}) {
-            my $status = Syncline::FFI::table_add_at($self->{handle}, $data, $count, undef, 0);
-            Syncline::FFI::failed($status) if $status;
-            return;
+    if (@_ == 2 && $Syncline::Array::LOOKS && ref $_[1] eq 'PDL') {
+        my $bytes = unpack 'P304', pack 'J', ${ $_[1] };
+        my $known = $_[0]{delta};
+        $known = $_[0]{delta} = $_[0]->looked($bytes, 0) if $bytes ne $known->[0];
+        if ($known->[1]) {
+            my $status = Syncline::FFI::table_add_at($_[0]{handle}, $known->[1], $known->[2], undef, 0);
+            return unless $status;
+            Syncline::FFI::failed($status);
         }
     }
+    my ($self, $delta, @rest) = @_;
     return $self->add_whole($delta, Syncline::Table::options_of('add', @rest));
+}
+
+# What the structure of a PDL says: itself, and where how many numbers lie if C may use them there. What is written to must be alone: arrays that are
+# computed from it would have to be told.
+sub looked {
+    my ($self, $bytes, $written) = @_;
+    my ($state, $parent, $data, $count, $type) = unpack 'x8Lx4Qx24Qx64Qx8l', $bytes;
+    return [$bytes] if $state != 1 || $parent || $type != $self->{enum} || ($written && substr($bytes, 184, 72) ne Syncline::Array::ALONE);
+    return [$bytes, $data, $count];
 }
 
 package Syncline::MatrixTable;

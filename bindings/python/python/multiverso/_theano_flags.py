@@ -66,7 +66,7 @@ def _says_where_blas_is(flags: str) -> bool:
 
 
 def _numpy_knows_blas() -> bool:
-    """Whether Theano's question for the default can be answered: it fails where NumPy was not built by its old tools."""
+    """Whether Theano's question for the default has an answer: none where NumPy was not built by its old tools."""
     try:
         from numpy.distutils import __config__ as built
     except ImportError:

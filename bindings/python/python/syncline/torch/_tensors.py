@@ -57,7 +57,7 @@ def start(tree: _native.Tree, array: Any, dtype: str, op: str) -> _native.Reduct
 def shared(count: int, dtype: torch.dtype) -> torch.Tensor:
     """Room that neighbours work on in place: reducing it takes two meetings however large it is, and no copies."""
     size = torch.empty(0, dtype=dtype).element_size()
-    # Gradients may outlive the interpreter, inside of PyTorch. Then from_numpy's way to free them waits for it for ever.
+    # Gradients may outlive the interpreter, inside of PyTorch; then from_numpy's way to free them waits for ever.
     return from_dlpack(empty_shared(count * size, "uint8")).view(dtype)
 
 
