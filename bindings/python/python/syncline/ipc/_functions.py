@@ -18,7 +18,7 @@ import pickle
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from syncline._errors import ConfigurationError
 
@@ -131,3 +131,14 @@ def name_of(function: Callable[..., Any]) -> str:
     if isinstance(function, functools.partial):
         return name_of(function.func)
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+
+def globals_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names that a function sees; those of the module that defines it where it is an object that can be called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)  # a method
+    if (names := getattr(function, "__globals__", None)) is not None:
+        return cast(dict[str, Any], names)
+    module = importlib.import_module(getattr(function, "__module__", None) or type(function).__module__)
+    return vars(module)

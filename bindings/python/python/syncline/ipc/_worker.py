@@ -3,8 +3,8 @@
     [WORK, token, bytes]         a function with its arguments, told once
     [RUN, token, first, last]    call it with these numbers
     [FORGET, token]              it is not needed any more
-    [REST]                       go home unless you hear something soon
-    [STAY]                       wait as long as it takes
+    [REST, seconds]              go home unless you hear something so soon
+    [STAY]                       do not, and neither after any other message
     (token, number, worker, ok, result or error, seconds, processor seconds)      the answer to each number
 """
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from syncline._native import Channel
 
 WORK, RUN, FORGET, REST, STAY = range(5)
-IDLE = 10.0  # seconds that a worker rests before it goes home
 
 Work = Callable[[int], Any]
 
@@ -40,24 +39,23 @@ def main(worker: int, channels: bytes) -> None:
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then decides about its workers
     works: dict[int, Work] = {}
-    resting = False
+    rest_for: float | None = None
     while True:
         try:
-            status, message = tasks.read(timeout=IDLE if resting else None)
+            status, message = tasks.read(timeout=rest_for)
         except Timeout:
             tasks.close()  # from here on its crew is told that nobody is here; what it wrote before is still done
-            resting = False
+            rest_for = None
             continue
         if status == tasks.DRAINED:
             return
         kind, *rest = message
-        if kind in (REST, STAY):
-            resting = kind == REST
-        elif kind == WORK:
+        rest_for = rest[0] if kind == REST else None
+        if kind == WORK:
             works[rest[0]] = opened(rest[1])
         elif kind == FORGET:
             works.pop(rest[0], None)
-        else:
+        elif kind == RUN:
             token, first, end = rest
             for number in range(first, end):
                 answer(results, worker, token, number, works[token])
@@ -84,7 +82,7 @@ def opened(data: bytes) -> Work:
     try:
         init, function, args, numbered = _functions.loads(data)
         if isinstance(init, str):
-            exec(compile(init, "<init>", "exec"), function.__globals__)
+            exec(compile(init, "<init>", "exec"), _functions.globals_of(function))
         elif init is not None:
             init()
     except BaseException as error:
