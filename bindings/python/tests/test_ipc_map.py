@@ -483,3 +483,44 @@ def test_a_pool_that_was_forgotten_ends_when_its_last_map_has() -> None:
     while threading.active_count() > before:
         assert time.monotonic() < by, "threads are left"
         time.sleep(0.005)
+
+
+def test_without_the_global_lock_workers_are_threads_unless_told_otherwise(stage: Stage) -> None:
+    ended = stage.run(
+        """
+        import os, sys
+        sys._is_gil_enabled = lambda: False
+        from syncline import ipc
+
+        def process_of(_):
+            return os.getpid()
+
+        if __name__ == "__main__":
+            assert set(ipc.map(2, process_of).join()) == {os.getpid()}
+            assert os.getpid() not in ipc.map(2, process_of, processes=True).join()
+        """
+    )
+    assert ended.status == 0, ended
+
+
+def test_installed_packages_are_imported_once_for_all_workers(stage: Stage, tmp_path: Path) -> None:
+    """And modules of the program by each: a worker that starts after they were changed sees that."""
+    (tmp_path / "own.py").write_text("value = 1\n")
+    ended = stage.run(
+        """
+        import sys
+        already = "numpy" in sys.modules, "own" in sys.modules
+        import numpy, own
+        from syncline import ipc
+
+        def look(_):
+            return already, own.value
+
+        if __name__ == "__main__":
+            assert ipc.map(2, look).join() == [((True, False), 1)] * 2
+            with open(own.__file__, "w") as file:
+                file.write("value = 22")
+            assert ipc.map(2, look).join() == [((True, False), 22)] * 2
+        """
+    )
+    assert ended.status == 0, ended

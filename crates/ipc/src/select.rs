@@ -36,9 +36,8 @@ pub fn select(channels: &[&Channel], by: Deadline) -> Result<Selected, Error> {
             return Ok(Selected { index: None, read: Read { status: Status::Drained, item: None } });
         }
         let open: Vec<&Queue> = channels.iter().filter(|channel| !channel.drained()).map(|channel| channel.queue()).collect();
-        let estate = channels[0].family().estate();
         let look = || {
-            estate.look_around();
+            channels.iter().for_each(|channel| channel.family().estate().look_around()); // they may be of several families
             true
         };
         wait_for_any(&open, by, &look).map_err(|error| {

@@ -39,8 +39,8 @@ IDLE = 10.0  # seconds that a worker rests before it goes home
 class ProcessCrew:
     """Workers that are processes."""
 
-    def __init__(self, size: int, start_method: str | None = None) -> None:
-        self.context = _start.context(start_method)
+    def __init__(self, size: int, start_method: str | None = None, function: Any = None) -> None:
+        self.context = _start.context(start_method, function)
         self.results = _native.Channel()
         self.lock = threading.RLock()
         self.tokens = itertools.count(1)
@@ -96,7 +96,7 @@ class ProcessCrew:
         finally:
             with self.unattended:
                 self.attended -= 1
-                self.unattended.notify()
+                self.unattended.notify_all()
 
     def _oversee(self) -> None:
         while True:
@@ -423,8 +423,9 @@ class ThreadCrew:
 Crew = ProcessCrew | ThreadCrew
 
 
-def crew(size: int, processes: bool, start_method: str | None) -> Crew:
-    return ProcessCrew(size, start_method) if processes else ThreadCrew(size)
+def crew(size: int, processes: bool, start_method: str | None, function: Any = None) -> Crew:
+    """Workers; ``function`` is what they will call first, if that is known."""
+    return ProcessCrew(size, start_method, function) if processes else ThreadCrew(size)
 
 
 def end_with(owner: object, crew: Crew) -> None:

@@ -17,10 +17,13 @@ import os
 import pickle
 import sys
 import types
-from collections.abc import Callable, Iterator
-from typing import Any, cast
 
 from syncline._errors import ConfigurationError
+
+TYPE_CHECKING = False  # the module `typing` would be a tenth of what a process needs to start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
 
 def dumps(given: Any, what: str) -> bytes:
@@ -138,7 +141,8 @@ def globals_of(function: Callable[..., Any]) -> dict[str, Any]:
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "__func__", function)  # a method
-    if (names := getattr(function, "__globals__", None)) is not None:
-        return cast(dict[str, Any], names)
+    names: dict[str, Any] | None = getattr(function, "__globals__", None)
+    if names is not None:
+        return names
     module = importlib.import_module(getattr(function, "__module__", None) or type(function).__module__)
     return vars(module)

@@ -157,7 +157,7 @@ def map_extended(
     job = Job(n, f, args, init)
     # Processes that are shared by many calls may go on to the next map; what an init has done to them would be seen there.
     parks = bool(processes) and not isinstance(processes, bool) and size < n and init is None and start_method != "fork"
-    made = _parking.hired(size, start_method, f) if parks else crew(size, bool(processes), start_method)
+    made = _parking.hired(size, start_method, f) if parks else crew(size, bool(processes), start_method, f)
     try:
         if isinstance(made, ProcessCrew):
             made.for_one_map = True

@@ -15,22 +15,24 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any
 
 from syncline._errors import Timeout
 from syncline._native import ipc_let_go
 from syncline.ipc import _functions
 from syncline.ipc._failures import packed
 
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from syncline._native import Channel
 
-WORK, RUN, FORGET, REST, STAY = range(5)
+    Work = Callable[[int], Any]
 
-Work = Callable[[int], Any]
+WORK, RUN, FORGET, REST, STAY = range(5)
 
 
 def main(worker: int, channels: bytes) -> None:

@@ -13,6 +13,7 @@ use syncline::ipc::Value;
 
 use super::{nothing, open_end, wait};
 pub(crate) use channel::{Channel, ipc_select};
+pub(crate) use family::ipc_family_stats;
 pub(crate) use handle::ipc_open_handle;
 pub(crate) use mutex::Mutex;
 pub(crate) use parcel::ipc_handle_beside;
