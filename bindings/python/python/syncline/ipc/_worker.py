@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from syncline._native import Channel
 
-    Work = Callable[[int], Any]
-
 WORK, RUN, FORGET, REST, STAY = range(5)
 
 
@@ -40,7 +38,7 @@ def main(worker: int, channels: bytes) -> None:
     tasks, results = pickle.loads(channels)
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then decides about its workers
-    works: dict[int, Work] = {}
+    works: dict[int, Callable[[int], Any]] = {}
     rest_for: float | None = None
     while True:
         try:
@@ -63,7 +61,7 @@ def main(worker: int, channels: bytes) -> None:
                 answer(results, worker, token, number, works[token])
 
 
-def answer(results: Channel, worker: int, token: int, number: int, work: Work) -> None:
+def answer(results: Channel, worker: int, token: int, number: int, work: Callable[[int], Any]) -> None:
     began = time.perf_counter()
     used = time.process_time()
     try:
@@ -79,7 +77,7 @@ def answer(results: Channel, worker: int, token: int, number: int, work: Work) -
         results.write((token, number, worker, False, packed(error), *costs))
 
 
-def opened(data: bytes) -> Work:
+def opened(data: bytes) -> Callable[[int], Any]:
     """The function that calls the user's; one that cannot be made fails whenever it is called."""
     try:
         init, function, args, numbered = _functions.loads(data)
