@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 import syncline as sl
+from conftest import Stage, command
 from dlpack import Tensor
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -74,3 +76,53 @@ def test_a_checkpoint_opens_with_plain_safetensors(tmp_path: Path) -> None:
         tensors.update(load_file(file))
     found = [tensor for name, tensor in tensors.items() if "embeddings" in name]
     assert [tensor.ravel().tolist() for tensor in found] == [list(range(6))]
+
+
+def test_a_worker_killed_while_all_save_harms_no_checkpoint(stage: Stage, tmp_path: Path) -> None:
+    code = """
+        import os, signal, sys, threading, time
+        import numpy as np
+        import syncline as sl
+
+        sl.init(timeout=10)
+        table = sl.ArrayTable(4_000_000, name="w")
+        folder = {folder!r}
+        table.add(np.ones(4_000_000))
+        sl.barrier()
+        sl.save(folder)
+        if sl.rank() == 1:
+            threading.Timer({delay}, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        try:
+            for round in range(2, 1000):
+                table.add(np.ones(4_000_000))
+                sl.barrier()
+                sl.save(folder)
+        except sl.PeerLost as error:
+            assert error.rank == 1, error
+            print("lost in round", round, flush=True)
+            os._exit(0)
+    """
+    rounds = []
+    for number in range(6):
+        folder = tmp_path / str(number)
+        under = [command("syncline"), "run", "-n", "3"]
+        ended = stage.run(code.format(folder=str(folder), delay=0.05 + 0.07 * number), under=under)
+        assert len(re.findall(r"lost in round (\d+)", ended.out)) == 2, ended
+        # Every number of what is there belongs to one and the same save.
+        loaded = stage.run(
+            f"""
+            import syncline as sl
+            sl.init()
+            table = sl.ArrayTable(4_000_000, name="w")
+            sl.load({str(folder)!r})
+            values = table.get()
+            assert (values == values[0]).all() and values[0] % 3 == 0 and values[0] > 0, values
+            print("saved in round", int(values[0]) // 3)
+            """
+        )
+        assert loaded.status == 0, loaded
+        lost = max(map(int, re.findall(r"lost in round (\d+)", ended.out)))
+        [saved] = map(int, re.findall(r"saved in round (\d+)", loaded.out))
+        assert lost - 1 <= saved <= lost, (ended, loaded)
+        rounds.append(saved)
+    assert max(rounds) > 1, "no save was ever interrupted"

@@ -81,8 +81,9 @@ def test_a_factorisation_machine_learns_who_clicks(stage: Stage, kind: str) -> N
     assert accuracy(ended, f"{kind}, 4 workers") >= 0.6, ended
 
 
-def test_word_vectors_get_better_and_know_their_company(stage: Stage) -> None:
-    ended = run(stage, "embeddings.py", "--epochs", "6", under=LAUNCHERS["syncline"]())
+@pytest.mark.parametrize("launcher", ["syncline", "openmpi"])
+def test_word_vectors_get_better_and_know_their_company(stage: Stage, launcher: str) -> None:
+    ended = run(stage, "embeddings.py", "--epochs", "6", under=LAUNCHERS[launcher]())
     found = re.search(r"4 workers: loss (\d\.\d+) -> (\d\.\d+) in", ended.out)
     assert found and float(found[2]) < 0.9 * float(found[1]), ended
     company = {"turtle": "mock", "march": "hare", "rabbit": "white", "cat": "cheshire"}

@@ -347,6 +347,28 @@ def test_timeouts_name_whom_they_waited_for(server: ipc.Server) -> None:
     assert len(client.recv()) == 30_000_000  # what had begun comes whole
 
 
+def test_a_client_that_stops_reading_does_not_stop_the_others(server: ipc.Server) -> None:
+    clients = company(server, 4)
+    large = np.arange(30_000_000, dtype=np.uint8)
+    got: list[Any] = [None] * 4
+
+    def receive(number: int) -> None:
+        got[number] = clients[number].recv()
+
+    readers = [threading.Thread(target=receive, args=(number,)) for number in (0, 1, 3)]
+    for reader in readers:
+        reader.start()
+    with pytest.raises(sl.Timeout, match=r"1 of 4 clients.*client 2 from 127.0.0.1"):
+        server.broadcast(large, timeout=2.0)
+    for reader in readers:
+        reader.join()
+    assert all(np.array_equal(got[number], large) for number in (0, 1, 3))
+    for number in (0, 1, 3):
+        clients[number].send(number)
+        assert server.recv_any()[0] == number
+    assert np.array_equal(clients[2].recv(), large)  # it wakes up and gets what had begun, whole
+
+
 def test_connecting_to_nobody_says_why() -> None:
     server, port = ipc.server(token=TOKEN)
     server.close()

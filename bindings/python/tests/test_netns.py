@@ -187,3 +187,67 @@ def test_digits_end_in_the_same_bits_on_one_host_and_on_two(hosts: Hosts, stage:
         assert [rank.status for rank in ended] == [0] * 4, "\n".join(map(str, ended))
         hashes.append(re.findall(r"\b[0-9a-f]{16,}\b", ended[0].out))
     assert hashes[0] and hashes[0] == hashes[1]
+
+
+def test_only_changed_rows_go_over_the_wire(hosts: Hosts, stage: Stage) -> None:
+    ranks = hosts.start(
+        stage,
+        [1, 2],
+        """
+        import numpy as np
+        import syncline as sl
+
+        def received():
+            line = next(line for line in open("/proc/net/dev") if "eth0:" in line)
+            return int(line.split(":")[1].split()[0])
+
+        with sl.init():
+            table = sl.MatrixTable(100_000, 16)  # 3.2 MB on each host
+            mine = np.zeros((100_000, 16), "float32")
+            costs = []
+            for change in ([], [7, 50_000, 99_999]):
+                if change and sl.worker_id() == 0:
+                    table.add(np.ones((len(change), 16)), change)
+                sl.barrier()
+                before = received()
+                ids = table.get_changed(mine).tolist()
+                costs.append(received() - before)
+                sl.barrier()
+            if sl.worker_id() == 1:
+                assert ids == [7, 50_000, 99_999] and mine.sum() == 48, ids
+                print("first", costs[0], "later", costs[1], flush=True)
+        """,
+    )
+    ended = [rank.end() for rank in ranks]
+    assert [rank.status for rank in ended] == [0, 0], "\n".join(map(str, ended))
+    found = re.search(r"first (\d+) later (\d+)", ended[1].out)
+    assert found, ended[1]
+    # The first call fetches the other host's half; a later one three rows of 64 bytes and the words around them.
+    assert int(found[1]) > 3_000_000 and int(found[2]) < 20_000, ended[1]
+
+
+def test_tables_that_differ_between_hosts_are_shown_with_both_lines(hosts: Hosts, stage: Stage) -> None:
+    ranks = hosts.start(
+        stage,
+        [1, 2],
+        """
+        import syncline as sl
+
+        with sl.init(sync=True):
+            try:
+                if sl.rank() == 0:
+                    sl.ArrayTable(10)  # LINE ONE
+                else:
+                    sl.ArrayTable(11)  # LINE TWO
+            except sl.ContractMismatch as error:
+                print("told", str(error).replace(chr(10), " "), flush=True)
+            table = sl.ArrayTable(2)
+            table.add([1, 2])
+            assert table.get().tolist() == [2, 4]
+        """,
+    )
+    ended = [rank.end() for rank in ranks]
+    assert [rank.status for rank in ended] == [0, 0], "\n".join(map(str, ended))
+    for rank in ended:
+        assert re.search(r"told .*10.*11|told .*11.*10", rank.out), rank
+        assert len(set(re.findall(r"\.py:(\d+)|<string>:(\d+)|:(\d+)\b", rank.out))) >= 2, rank

@@ -56,6 +56,7 @@ def test_making_a_table_is_what_loads_numpy(stage: Stage) -> None:
     "document",
     [
         "bindings/python/README.md",
+        "docs/tables.md",
         "docs/multiverso.md",
         "docs/ipc.md",
         "docs/trees.md",

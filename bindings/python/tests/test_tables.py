@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import timeit
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -214,6 +216,33 @@ def test_a_key_value_table_reads_zero_where_nothing_was_added() -> None:
     with pytest.raises(sl.ConfigurationError):
         sl.KVTable("int32")
     assert sl.KVTable(value="int64", name="counts").get([1]).dtype == np.int64
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8"])
+def test_a_key_value_table_keeps_every_dtype(dtype: str) -> None:
+    table = sl.KVTable(value=dtype)
+    assert str(table.dtype) == dtype
+    for _ in range(3):
+        table.add([5, -(2**60)], [2, 9])
+    out = np.zeros(3, "float64" if "float" in dtype else "int64")
+    assert table.get([-(2**60), 5, 6], out).tolist() == [27, 6, 0]
+    if dtype != "bfloat16":  # which NumPy has only with ml_dtypes
+        assert table.get([5]).dtype == np.dtype(dtype)
+
+
+def test_a_table_of_more_than_two_gigabytes_is_moved_whole() -> None:
+    free = int(re.findall(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text())[0]) >> 20
+    if free < 12:
+        pytest.skip(f"needs 12 GiB of memory, {free} are free")
+    size = 2**31 + 5
+    table = sl.ArrayTable(size, dtype="int8")
+    delta = np.zeros(size, "int8")
+    places = [0, 2**30, 2**31 - 1, 2**31, size - 1]
+    delta[places] = [1, 2, 3, 4, 5]
+    table.add(delta, sync=True)
+    delta[:] = 7
+    table.get(delta)
+    assert delta[places].tolist() == [1, 2, 3, 4, 5] and np.count_nonzero(delta) == 5
 
 
 UPDATED = {

@@ -5,6 +5,8 @@
 
 mod field;
 
+use std::fs;
+use std::path::Path;
 use std::process::exit;
 
 use field::LIMIT;
@@ -13,7 +15,7 @@ use field::program::{Program, fact};
 use field::rank::{MARK, PLAY};
 use field::sums;
 use syncline::collective::How;
-use syncline::{Config, Deadline, Error, Reduce, Session, Value};
+use syncline::{Config, Deadline, Error, Reduce, Session, Tree, TreeOptions, Value};
 
 /// Plans, and whether they fold in order of node. Without a name the cheapest one is taken.
 const PLANS: [(&str, bool); 8] = [
@@ -30,9 +32,13 @@ const PLANS: [(&str, bool); 8] = [
 #[test]
 fn as_a_rank() {
     let Ok(part) = std::env::var(PLAY) else { return };
-    let played = match part.as_str() {
-        "messages" => pass_messages(),
-        part => add_up(part == "in order"),
+    let words: Vec<&str> = part.split(' ').collect();
+    let played = match words[..] {
+        ["messages"] => pass_messages(),
+        ["fixed", own, root] => join_by_hand(|node, nodes, options| Tree::fixed(node, nodes, (own, 0), (root, 5010), options)),
+        ["discovered", own, place] => join_by_hand(|node, nodes, options| discover(node, nodes, own, Path::new(place), options)),
+        [order, kind] => add_up(order == "ordered", kind.parse().expect("a number")),
+        _ => panic!("there is no part {part:?}"),
     };
     if let Err(error) = played {
         println!("\n{MARK}failed text={:?}", error.to_string());
@@ -41,8 +47,8 @@ fn as_a_rank() {
     exit(0);
 }
 
-/// Sums of several lengths and types; says one number for the bits of all of them.
-fn add_up(in_order: bool) -> Result<(), Error> {
+/// Sums of every length and type, the longest of type number `kind` only; says one number for the bits of each length.
+fn add_up(in_order: bool, kind: usize) -> Result<(), Error> {
     let session = Session::open(Config::from_env()?)?;
     let tree = session.tree()?;
     let nodes = tree.nodes() as usize;
@@ -50,8 +56,32 @@ fn add_up(in_order: bool) -> Result<(), Error> {
     for count in [0, 1, nodes - 1, nodes, nodes + 1, 1023, 70_001] {
         digests.push(sums::add_up(&tree, count, in_order)?.to_string());
     }
-    println!("\n{MARK}summed hosts={} digests={}", session.topology().hosts().len(), digests.join(","));
+    let long = sums::add_up_type(&tree, kind, 1_000_003, in_order)?;
+    println!("\n{MARK}summed hosts={} digests={} long={long}", session.topology().hosts().len(), digests.join(","));
     session.shutdown()
+}
+
+/// A tree without a launcher: what is known is which node this is, of how many.
+fn join_by_hand(join: impl FnOnce(u32, u32, &TreeOptions) -> Result<Tree, Error>) -> Result<(), Error> {
+    let number = |name: &str| -> u32 { std::env::var(name).expect("the test says it").parse().expect("a number") };
+    let tree = join(number("SYNCLINE_RANK") + 1, number("SYNCLINE_WORLD_SIZE"), &TreeOptions::default())?;
+    let digest = sums::add_up(&tree, 70_001, true)?;
+    println!("\n{MARK}summed digest={digest}");
+    tree.close()
+}
+
+/// A tree whose first node leaves its address in a file that all hosts see.
+fn discover(node: u32, nodes: u32, own: &str, place: &Path, options: &TreeOptions) -> Result<Tree, Error> {
+    let publish = |host: &str, port: u16| {
+        let new = place.with_extension("new");
+        fs::write(&new, format!("{host} {port}")).and_then(|()| fs::rename(&new, place)).expect("a place to write");
+    };
+    let query = || {
+        let text = fs::read_to_string(place).ok()?;
+        let (host, port) = text.split_once(' ').expect("host and port");
+        Some((host.to_owned(), port.parse().expect("a number")))
+    };
+    Tree::discovered(node, nodes, (own, 0), publish, query, options)
 }
 
 /// A function merges what all nodes bring, and a node on the last host that leads none tells all of them something.
@@ -109,19 +139,44 @@ fn a_message_crosses_between_hosts_once_each_way() {
 }
 
 #[test]
+fn trees_that_are_made_by_hand_join_nodes_of_different_hosts() {
+    if !ready() {
+        return;
+    }
+    let (field, layout) = (Field::new(3, Addresses::V4), [1, 2, 2, 3]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().join("address");
+    let ways = [("fixed", field.address(1)), ("discovered", place.display().to_string())];
+    for (way, where_from) in ways {
+        let plan = Plan::new(&field, &layout, &[("SYNCLINE_TIMEOUT", "15")]);
+        let part = |rank: usize| format!("{way} {} {where_from}", field.address(layout[rank]));
+        let mut ranks: Vec<Program> = (0..layout.len()).map(|rank| plan.start(rank, &part(rank))).collect();
+        let mut said = Vec::new();
+        for rank in &mut ranks {
+            rank.succeed(LIMIT);
+            said.extend(rank.said("summed").into_iter().map(|line| line.text));
+        }
+        assert!(said.len() == layout.len() && said.iter().all(|line| *line == said[0]), "{way}: {said:?}");
+    }
+}
+
+#[test]
 fn every_plan_sums_right_over_uneven_hosts() {
     if !ready() {
         return;
     }
     let layouts: [&[usize]; 4] = [&[1, 1, 2], &[1, 2, 2, 3], &[1, 2, 3, 3, 4], &[1, 2, 1, 2, 2]];
+    let mut kinds = (0..sums::TYPES).cycle();
     for layout in layouts {
         let hosts = layout.iter().copied().max().expect("a host");
         let field = Field::new(hosts, Addresses::V4);
         let mut by_left_fold: Vec<(&str, String)> = Vec::new();
         for (plan, in_order) in PLANS {
+            // Each type has its turn at the longest length, in two or three layouts and plans.
+            let kind = kinds.next().expect("they go round");
             let forced = [("SYNCLINE_PLAN", plan), ("SYNCLINE_TIMEOUT", "15")];
             let job = Plan::new(&field, layout, &forced[usize::from(plan.is_empty())..]);
-            let mut ranks = job.start_all(if in_order { "in order" } else { "in any order" });
+            let mut ranks = job.start_all(&format!("{} {kind}", if in_order { "ordered" } else { "unordered" }));
             ranks.iter_mut().for_each(|rank| _ = rank.end(LIMIT));
             let words: String = ranks.iter().map(Program::transcript).collect();
             let mut said = Vec::new();
@@ -135,7 +190,7 @@ fn every_plan_sums_right_over_uneven_hosts() {
                 assert_eq!(line, &said[0], "plan {plan:?}, hosts {layout:?}: nodes got different bits");
             }
             if in_order {
-                by_left_fold.push((plan, said.swap_remove(0)));
+                by_left_fold.push((plan, fact(&said[0], "digests").to_owned()));
             }
         }
         assert!(by_left_fold.iter().all(|(_, bits)| *bits == by_left_fold[0].1), "hosts {layout:?}: {by_left_fold:#?}");

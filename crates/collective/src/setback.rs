@@ -7,6 +7,9 @@ use syncline_cluster::{Error, Vigil};
 
 use crate::call::Call;
 
+/// The bit of a word that says that a rank did not come in time.
+const LATE: u32 = 40;
+
 /// The ranks because of which a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setback {
@@ -52,6 +55,18 @@ impl Setback {
         }
     }
 
+    /// The first of the ranks in one word; 0 when nobody is to blame.
+    pub(crate) fn word(setback: Option<&Setback>) -> u64 {
+        let first = |setback: &Setback| Some(u64::from(*setback.ranks.first()?) + 1 + (u64::from(setback.late) << LATE));
+        setback.and_then(first).unwrap_or_default()
+    }
+
+    /// What [`word`](Setback::word) says.
+    pub(crate) fn of_word(word: u64) -> Option<Setback> {
+        let rank = u32::try_from((word & ((1 << LATE) - 1)).checked_sub(1)?).ok()?;
+        Some(Setback { late: word >> LATE == 1, ranks: vec![rank] })
+    }
+
     /// The error of `call` on a rank that was told.
     pub(crate) fn into_error(self, vigil: &Vigil, call: &Call<'_>) -> Error {
         let world = vigil.topology().world();
@@ -72,6 +87,10 @@ mod tests {
         for setback in [Setback::late(vec![3, 70_000]), Setback { late: false, ranks: vec![0] }] {
             assert_eq!(Setback::decode(&setback.encode(), 9), setback);
         }
+        for setback in [Setback::late(vec![u32::MAX]), Setback { late: false, ranks: vec![0] }] {
+            assert_eq!(Setback::of_word(Setback::word(Some(&setback))), Some(setback));
+        }
+        assert_eq!((Setback::word(None), Setback::of_word(0)), (0, None));
         for nonsense in [&[][..], &[1], &[1, 0, 0, 0], &[2, 0, 0, 0, 0]] {
             assert_eq!(Setback::decode(nonsense, 9), Setback { late: false, ranks: vec![9] });
         }

@@ -1,7 +1,7 @@
 //! Where a rank lays what it brings to the meetings of its group.
 //!
 //! ```text
-//!   [ side 0: come · words ][ side 1: come · words ][ bytes of side 0 ][ bytes of side 1 ]
+//!   [ side 0: come · left · words ][ side 1: the same ][ bytes of side 0 ][ bytes of side 1 ]
 //! ```
 //! Meetings have numbers from 1 on; what is brought to meeting m lies on side m mod 2. A rank writes words and bytes, then
 //! says by one store that it has *come*; whoever sees that sees everything before it. Two sides are enough: a rank lays
@@ -13,6 +13,8 @@
 //! place of an answer is free again, for the one to m + 2, when all have come there. Both rules hold for each place of a
 //! side on its own: callers keep the places of what is brought and of answers apart.
 //!
+//! A rank that gives up waiting for the others may *leave* a meeting it has come to (see [`presence`](crate::presence)).
+//!
 //! Cost of a meeting: one line written, one line read per other member, no system call while all run.
 //! A rank that dies leaves its desk as it was: what it came with stays readable, and it never comes again.
 
@@ -22,6 +24,7 @@ use std::sync::Arc;
 
 use crate::mortality::moment;
 use crate::placed::{AtomicWord, Line, Placed, Shared};
+use crate::presence::Presence;
 use crate::segment::Segment;
 
 /// Words that go with what is brought to a meeting.
@@ -33,8 +36,8 @@ const BYTES_AT: usize = 4096;
 #[repr(C)]
 #[derive(Default)]
 struct Side {
-    /// The last meeting of this side that the owner came to.
-    come: AtomicWord,
+    /// The last meetings of this side that the owner came to and left.
+    presence: Presence,
     words: [AtomicWord; WORDS],
 }
 
@@ -79,12 +82,18 @@ impl Desk {
     /// Whether its owner has come to `meeting`.
     #[inline(always)]
     pub fn has_come(&self, meeting: u64) -> bool {
-        self.side(meeting).come.get() >= meeting
+        self.presence(meeting).has_come(meeting)
+    }
+
+    /// Whether its owner came to `meeting`, or left it.
+    #[inline(always)]
+    pub fn presence(&self, meeting: u64) -> &Presence {
+        &self.side(meeting).presence
     }
 
     /// The last meeting its owner came to.
     pub fn last(&self) -> u64 {
-        self.side(0).come.get().max(self.side(1).come.get())
+        self.presence(0).last().max(self.presence(1).last())
     }
 
     /// The words brought to a meeting to which the owner has come, and to whose successor this rank has not.
@@ -168,7 +177,14 @@ impl OwnDesk {
     #[inline]
     pub fn come(&mut self, meeting: u64) {
         moment();
-        self.desk.side(meeting).come.publish(meeting);
+        self.desk.presence(meeting).come(meeting);
+        moment();
+    }
+
+    /// Gives up on `meeting` after having come to it.
+    pub fn leave(&mut self, meeting: u64, why: u64) {
+        moment();
+        self.desk.presence(meeting).leave(meeting, why);
         moment();
     }
 
@@ -193,6 +209,10 @@ mod tests {
         assert!(desk.has_come(1) && !desk.has_come(2) && !desk.has_come(3));
         assert_eq!((desk.read(1, 10..14), desk.words(1), desk.word(1, 10)), (&b"side"[..], [7; WORDS], 7));
         assert_eq!((desk.read(2, 10..14), desk.words(2)), (&[0; 4][..], [0; WORDS]));
+        own.leave(1, 9);
+        assert!(desk.presence(1).has_left(1) && !desk.presence(2).has_left(2) && !desk.presence(3).has_left(3));
+        assert_eq!(desk.presence(1).why(), 9);
+        assert!(desk.has_come(1), "what was brought stays readable");
     }
 
     #[test]

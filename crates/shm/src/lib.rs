@@ -35,6 +35,7 @@ pub mod mortality;
 pub mod outbox;
 pub mod pipe;
 mod placed;
+pub mod presence;
 pub mod queue;
 pub mod ring;
 pub mod segment;

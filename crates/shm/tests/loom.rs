@@ -12,6 +12,7 @@ use syncline_shm::bell::Bell;
 use syncline_shm::bulletin::Bulletin;
 use syncline_shm::latch::Latch;
 use syncline_shm::meeting::{MeetError, Meeting};
+use syncline_shm::presence::{Presence, first_to_leave};
 use syncline_shm::queue::{Hand, Parcel, Pushed, Queue, Record};
 use syncline_shm::ring::PushError;
 use syncline_shm::stripe::StripeWord;
@@ -568,5 +569,26 @@ fn a_latch_of_a_dead_holder_has_one_heir_at_a_time() {
             })
             .collect();
         heirs.into_iter().for_each(|heir| heir.join().unwrap());
+    });
+}
+
+#[test]
+fn nobody_holds_a_meeting_that_was_left_while_somebody_was_missing() {
+    explore(3, || {
+        let members: Arc<[Presence; 3]> = Arc::new(Default::default());
+        let holds = |members: &[Presence; 3]| members.iter().all(|member| member.has_come(1)) && first_to_leave(members, 1).is_none();
+        let late = |me: usize| {
+            let members = Arc::clone(&members);
+            thread::spawn(move || {
+                members[me].come(1);
+                holds(&members)
+            })
+        };
+        members[0].come(1);
+        let others = [late(1), late(2)];
+        members[0].leave(1, 7);
+        let somebody_is_missing = !members.iter().all(|member| member.has_come(1));
+        let held = others.map(|other| other.join().unwrap());
+        assert!(!(somebody_is_missing && held.contains(&true)), "the array is its owner's again, and yet somebody works on it");
     });
 }

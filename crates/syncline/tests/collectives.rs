@@ -3,7 +3,8 @@
 
 mod thread_jobs;
 
-use std::time::Duration;
+use std::sync::{Mutex, mpsc};
+use std::time::{Duration, Instant};
 
 use syncline::collective::{Collectives, How, Leaf};
 use syncline::{DType, Deadline, ErrorKind, ReduceOp, Session};
@@ -119,6 +120,37 @@ fn arrays_in_shared_memory_give_the_same_bits_alone_and_mixed_with_others() {
 }
 
 #[test]
+fn an_array_whose_owner_gave_up_is_touched_by_nobody_who_comes_later() {
+    let (gave_up, heard) = mpsc::channel();
+    let heard = Mutex::new(heard);
+    let started = Instant::now();
+    let errors = job(3, "gave up", |session| {
+        let (group, me) = (all(session), session.rank());
+        let mut shared = session.empty_shared(400_000).expect("memory");
+        group.all_reduce(shared.bytes_mut(), DType::F32, ReduceOp::Sum, true, how("")).expect("everybody knows everybody's desk");
+        shared.bytes_mut().fill(me as u8 + 1);
+        let patience = Duration::from_millis(if me == 0 { 50 } else { 20_000 });
+        if me == 2 {
+            heard.lock().expect("one waits").recv().expect("rank 0 gives up");
+        }
+        let how = How { site: "", by: Deadline::after(patience) };
+        let error = group.all_reduce(shared.bytes_mut(), DType::U8, ReduceOp::Sum, true, how).expect_err("rank 0 is not there any more");
+        if me == 0 {
+            gave_up.send(()).expect("rank 2 waits");
+        }
+        session.barrier().expect("all are through with it");
+        assert!(shared.bytes().iter().all(|byte| *byte == me as u8 + 1), "rank {me}: somebody wrote there");
+        error
+    });
+    assert!(started.elapsed() < Duration::from_secs(10), "nobody waits until its own time is over");
+    // Who gave up says for whom it waited; the one who came too late hears who gave up, and the third hears the same as the first.
+    for (error, culprit) in errors.iter().zip(["rank 2", "rank 2", "rank 0"]) {
+        let text = error.to_string();
+        assert!(error.kind() == ErrorKind::Timeout && text.contains(culprit), "{text}");
+    }
+}
+
+#[test]
 fn bytes_arrive_where_they_should() {
     for n in [1, 2, 3, 4, 7, 17_usize] {
         job(n as u32, "streams", |session| {
@@ -142,6 +174,27 @@ fn bytes_arrive_where_they_should() {
                 group.broadcast(&mut array, DType::U8, root, how("")).expect("all agree");
                 assert!(array == text(root, 1, len));
                 group.barrier(how("")).expect("all agree");
+            }
+        });
+    }
+}
+
+#[test]
+fn calls_that_differ_are_told_within_one_exchange() {
+    for n in [2, 3, 4, 7_u32] {
+        job_in(APART, n, "one exchange", |session| {
+            let (group, me) = (all(session), session.rank() as usize);
+            let sent = || group.stats().iter().map(|link| (link.peer, link.calls_sent)).collect::<Vec<_>>();
+            group.barrier(how("")).expect("all agree");
+            let before = sent();
+            let mut array = vec![0; if me == 0 { 400_000 } else { 800_000 }];
+            let error = group.all_reduce(&mut array, DType::F32, ReduceOp::Sum, true, how("here")).expect_err("sizes differ");
+            assert_eq!(error.kind(), ErrorKind::ContractMismatch);
+            // One message to each neighbour of the roll call, which a barrier has shown, and none to anybody else.
+            let after = sent();
+            assert_eq!(after.len(), before.len(), "{n} ranks: {before:?}, {after:?}");
+            for ((peer, before), (_, after)) in before.into_iter().zip(after) {
+                assert!(after - before <= 1, "{n} ranks: {} messages to rank {peer}", after - before);
             }
         });
     }

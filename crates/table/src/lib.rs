@@ -7,6 +7,7 @@
 mod arrays;
 mod caretaker;
 pub mod checkpoint;
+mod fetching;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gradient;

@@ -11,6 +11,26 @@ pub struct Pending {
     state: Arc<State>,
 }
 
+/// The other end of a [`Pending`]. Dropped without a word it says that nothing will come.
+pub(crate) struct Promise(Arc<State>);
+
+impl Promise {
+    pub(crate) fn fulfil(self, result: Result<Vec<u8>, Error>) {
+        self.say(result.map(Arc::new));
+    }
+
+    fn say(&self, result: Result<Arc<Vec<u8>>, Error>) {
+        self.0.result.lock().expect("no panic while held").get_or_insert(result);
+        self.0.arrived.notify_all();
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.say(Err(Error::System { operation: "get".into(), detail: "it ended before its result was there".into() }));
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     result: Mutex<Option<Result<Arc<Vec<u8>>, Error>>>,
@@ -18,18 +38,10 @@ struct State {
 }
 
 impl Pending {
-    /// Runs `work` on a thread of its own.
-    pub(crate) fn run(work: impl FnOnce() -> Result<Vec<u8>, Error> + Send + 'static) -> Result<Pending, Error> {
+    /// A get that is under way, and the end that says how it went.
+    pub(crate) fn new() -> (Pending, Promise) {
         let state = Arc::new(State::default());
-        let theirs = Arc::clone(&state);
-        let body = move || {
-            let result = work().map(Arc::new);
-            *theirs.result.lock().expect("no panic while held") = Some(result);
-            theirs.arrived.notify_all();
-        };
-        let spawned = std::thread::Builder::new().name("syncline-get".into()).spawn(body);
-        spawned.map_err(|error| Error::System { operation: "get".into(), detail: format!("no thread for it: {error}") })?;
-        Ok(Pending { state })
+        (Pending { state: Arc::clone(&state) }, Promise(state))
     }
 
     /// Whether [`wait`](Pending::wait) would return at once.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error, Vigil};
@@ -11,6 +11,7 @@ use syncline_tensor::DType;
 use syncline_tensor::kernels::quantize::Quantizer;
 
 use crate::caretaker::Caretaker;
+use crate::fetching::Fetching;
 use crate::gradient::Gradient;
 use crate::keys::{KeyShare, Pairs};
 use crate::share::{LocalShare, Selection, Share};
@@ -69,8 +70,8 @@ pub(crate) struct Inner {
     adds: Mutex<u64>,
     caretaker: Arc<Caretaker>,
     noted: AtomicBool,
-    /// Gets under way in the background, which in sync mode must have read before the next add counts.
-    background: (Mutex<u32>, Condvar),
+    /// Gets in the background, which in sync mode must have read before the next add counts.
+    fetching: Arc<Fetching>,
     /// What a gradient table goes by.
     pub(crate) gradient: Option<Gradient>,
 }
@@ -93,6 +94,7 @@ impl Inner {
         };
         let gradient = board.map(|board| Gradient::new(board, &spec, hosts));
         Inner {
+            fetching: Fetching::new(spec.consistency != Consistency::Async),
             number,
             name,
             spec,
@@ -102,7 +104,6 @@ impl Inner {
             adds: Mutex::new(0),
             caretaker,
             noted: AtomicBool::new(false),
-            background: Default::default(),
             gradient,
         }
     }
@@ -412,24 +413,7 @@ impl Inner {
     }
 
     fn wait_for_background(&self, by: Deadline) -> Result<(), Error> {
-        let mut running = self.background.0.lock().expect("no panic while held");
-        while *running > 0 {
-            let operation = || self.operation("add after a get in the background");
-            if by.interrupted() {
-                return Err(Error::Interrupted { operation: operation(), waited: by.waited() });
-            }
-            if by.expired() {
-                return Err(Error::Timeout {
-                    operation: operation(),
-                    missing: Vec::new(),
-                    detail: ": that get waits for others".into(),
-                    waited: by.waited(),
-                    hint: "wait for the get's result; it names whom it waits for".into(),
-                });
-            }
-            running = self.background.1.wait_timeout(running, by.slice(Duration::from_millis(50))).expect("no panic while held").0;
-        }
-        Ok(())
+        self.fetching.wait_until_done(by, &|| self.operation("add after a get in the background"))
     }
 }
 
@@ -549,14 +533,11 @@ impl Table {
         let bytes = rows.as_ref().map_or(inner.spec.bytes(), |rows| rows.len() * cols);
         inner.selection("get", bytes, rows.as_deref())?;
         let own_adds = *inner.adds();
-        *inner.background.0.lock().expect("no panic while held") += 1;
-        let by = Deadline::after(inner.vigil.timeout());
-        let (counted, priority) = (Counted(Arc::clone(&inner)), self.priority);
-        Pending::run(move || {
+        let priority = self.priority;
+        self.inner.fetching.begin(move || {
             let mut out = vec![0; bytes];
-            let result = counted.0.get(&mut out, rows.as_deref(), own_adds, priority, by);
-            drop(counted);
-            result.map(|()| out)
+            let by = Deadline::after(inner.vigil.timeout());
+            inner.get(&mut out, rows.as_deref(), own_adds, priority, by).map(|()| out)
         })
     }
 
@@ -612,16 +593,5 @@ impl Table {
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Table({}: {})", self.inner.number, self.inner.spec)
-    }
-}
-
-/// Counts a get in the background until it has read.
-struct Counted(Arc<Inner>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let (running, ended) = &self.0.background;
-        *running.lock().unwrap_or_else(std::sync::PoisonError::into_inner) -= 1;
-        ended.notify_all();
     }
 }

@@ -1,6 +1,6 @@
 //! Sums over the nodes of a tree that only come out right if everybody took part once, and to the bit if in order of node.
 
-use syncline::{Element, Error, ReduceOp, Tree, f16};
+use syncline::{Element, Error, ReduceOp, Tree, bf16, f16};
 
 /// What the nodes bring, by node and place, and how two of them become one.
 pub(crate) trait Number: Element {
@@ -43,36 +43,50 @@ macro_rules! fractions {
 }
 fractions!(f32 1e-6, f64 1e-14);
 
-impl Number for i32 {
-    fn brought(node: u32, place: usize) -> i32 {
-        whole(node, place)
-    }
-    fn plus(self, other: i32) -> i32 {
-        self + other
-    }
-    fn bits(self) -> u64 {
-        self as u64
-    }
-    fn is_near(self, sum: i32, _: u32, _: usize) -> bool {
-        self == sum
-    }
+macro_rules! wholes {
+    ($($whole:ident),*) => {$(
+        impl Number for $whole {
+            fn brought(node: u32, place: usize) -> $whole {
+                // Small types go round, as sums of them do.
+                whole(node, place) as $whole
+            }
+            fn plus(self, other: $whole) -> $whole {
+                self.wrapping_add(other)
+            }
+            fn bits(self) -> u64 {
+                self as u64
+            }
+            fn is_near(self, sum: $whole, _: u32, _: usize) -> bool {
+                self == sum
+            }
+        }
+    )*};
 }
+wholes!(i8, i16, i32, i64, u8);
 
 /// Sums that half a float holds exactly, so that it does not matter where they are rounded.
-impl Number for f16 {
-    fn brought(node: u32, place: usize) -> f16 {
-        f16::from_f32((whole(node, place) % 100) as f32)
-    }
-    fn plus(self, other: f16) -> f16 {
-        self + other
-    }
-    fn bits(self) -> u64 {
-        self.to_bits().into()
-    }
-    fn is_near(self, sum: f16, _: u32, _: usize) -> bool {
-        self == sum
-    }
+macro_rules! halves {
+    ($($half:ident $most:literal),*) => {$(
+        impl Number for $half {
+            fn brought(node: u32, place: usize) -> $half {
+                $half::from_f32((whole(node, place) % $most) as f32)
+            }
+            fn plus(self, other: $half) -> $half {
+                self + other
+            }
+            fn bits(self) -> u64 {
+                self.to_bits().into()
+            }
+            fn is_near(self, sum: $half, _: u32, _: usize) -> bool {
+                self == sum
+            }
+        }
+    )*};
 }
+halves!(f16 100, bf16 30);
+
+/// Types that can be summed, by number.
+pub(crate) const TYPES: usize = 9;
 
 /// What this node brings to a sum of `count` numbers.
 pub(crate) fn contribution<T: Number>(tree: &Tree, count: usize) -> Vec<T> {
@@ -89,15 +103,26 @@ pub(crate) fn check<T: Number>(tree: &Tree, array: &[T], by_left_fold: bool) {
     }
 }
 
-/// Sums arrays of `count` numbers of several types; returns a number that nodes have in common if they got the same bits.
+/// Sums arrays of `count` numbers of every type; returns a number that nodes have in common if they got the same bits.
 pub(crate) fn add_up(tree: &Tree, count: usize, by_left_fold: bool) -> Result<u64, Error> {
-    let digests = [
-        add_up_as::<f32>(tree, count, by_left_fold)?,
-        add_up_as::<f64>(tree, count, by_left_fold)?,
-        add_up_as::<i32>(tree, count, by_left_fold)?,
-        add_up_as::<f16>(tree, count, by_left_fold)?,
-    ];
-    Ok(digests.into_iter().fold(0, mix))
+    (0..TYPES).try_fold(0, |digest, kind| Ok(mix(digest, add_up_type(tree, kind, count, by_left_fold)?)))
+}
+
+/// The same for the type with number `kind`.
+pub(crate) fn add_up_type(tree: &Tree, kind: usize, count: usize, by_left_fold: bool) -> Result<u64, Error> {
+    let add_up = match kind {
+        0 => add_up_as::<f32>,
+        1 => add_up_as::<f64>,
+        2 => add_up_as::<f16>,
+        3 => add_up_as::<bf16>,
+        4 => add_up_as::<i8>,
+        5 => add_up_as::<i16>,
+        6 => add_up_as::<i32>,
+        7 => add_up_as::<i64>,
+        8 => add_up_as::<u8>,
+        kind => panic!("there is no type {kind}"),
+    };
+    add_up(tree, count, by_left_fold)
 }
 
 fn add_up_as<T: Number>(tree: &Tree, count: usize, by_left_fold: bool) -> Result<u64, Error> {

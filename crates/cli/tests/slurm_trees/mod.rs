@@ -116,8 +116,10 @@ if sys.argv[1] == "beside":
         with sl.SlurmTree() as tree:
             train(tree, "slurm")
 else:
-    with sl.SlurmTree() as tree:
+    # A folder to meet in, and two tasks for each GPU.
+    with sl.SlurmTree(sys.argv[2], 2) as tree:
         train(tree, "slurm")
+        sys.stdout.write(f"\n@field placed node={tree.node} gpu={tree.gpu}\n")
 "#;
 
 #[test]
@@ -131,8 +133,10 @@ fn a_python_script_trains_with_the_job_and_with_a_tree_of_the_step() {
     }
     let Some(slurm) = hosts(2) else { return };
     let script = write(&slurm, "train.py", TRAINING);
+    slurm.shell("mkdir $HOME/meet");
+    let folder = slurm.home().join("meet");
     for (how, trees) in [("beside", vec!["init", "slurm"]), ("alone", vec!["slurm"])] {
-        let step = format!("timeout 60 srun --immediate=10 -N 2 -n 3 {} {script} {how}", python.display());
+        let step = format!("timeout 60 srun --immediate=10 -N 2 -n 3 {} {script} {how} {}", python.display(), folder.display());
         let mut command = slurm.command(&words(&step));
         command.env("SYNCLINE_TIMEOUT", "15").env("OMP_NUM_THREADS", "1");
         let mut program = Program::start(step, command);
@@ -146,7 +150,11 @@ fn a_python_script_trains_with_the_job_and_with_a_tree_of_the_step() {
                 assert_eq!(fact(line, "bits"), fact(&lines[0], "bits"), "{how}: everybody ends with the same bits");
             }
         }
+        let placed = in_order(program.said("placed"), "node");
+        let gpus: Vec<&str> = placed.iter().map(|line| fact(line, "gpu")).collect();
+        // Two tasks on the first node share its first GPU; the third has that of its own node.
+        assert_eq!(gpus, if how == "alone" { vec!["1", "1", "1"] } else { vec![] }, "{}", program.transcript());
     }
-    slurm.shell(&format!("rm {script}"));
+    slurm.shell(&format!("rm {script} && rmdir {}", folder.display())); // which is empty, then
     assert_eq!(files_left(&slurm), "");
 }

@@ -63,8 +63,7 @@ impl Memory {
                 }
             }
         }
-        self.come();
-        self.wait_out(call)
+        self.finish(meeting, call)
     }
 
     /// Puts the array at `place` first among those of member `index` that are mapped.

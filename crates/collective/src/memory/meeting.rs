@@ -29,8 +29,8 @@ pub(crate) struct Memory {
     pub(super) me: usize,
     /// The last meeting this rank came to.
     held: u64,
-    vigil: Vigil,
-    bell: Shared<Bell>,
+    pub(super) vigil: Vigil,
+    pub(super) bell: Shared<Bell>,
     pub(super) heap: Arc<Heap>,
     /// Arrays in shared memory that members brought before, by member, the last one first.
     pub(super) commons: Vec<Vec<(Whereabout, Common)>>,
@@ -113,7 +113,7 @@ impl Memory {
 
     /// The first member from `from` on that has not come to `meeting`.
     #[inline]
-    fn first_missing(&self, meeting: u64, from: usize) -> Option<usize> {
+    pub(super) fn first_missing(&self, meeting: u64, from: usize) -> Option<usize> {
         (from..self.members.len()).find(|index| !self.members[*index].desk.has_come(meeting))
     }
 
@@ -124,19 +124,6 @@ impl Memory {
             None => Ok(()),
             Some(missing) => {
                 let hope = || !self.vigil.hopeless() && !self.missing(self.held).any(|rank| self.vigil.is_over(rank));
-                self.wait_for(missing, call, &hope)
-            }
-        }
-    }
-
-    /// As [`wait`](Memory::wait), where others may still be reading what this rank lent them, or writing there: whoever lives is waited
-    /// for even when somebody died, since it comes as soon as its part is done. Only then does the array belong to its owner again,
-    /// who may drop it: a neighbour that was still reading would return a wrong sum.
-    pub(super) fn wait_out(&self, call: &Call<'_>) -> Result<(), Failure> {
-        match self.first_missing(self.held, 0) {
-            None => Ok(()),
-            Some(missing) => {
-                let hope = || !self.vigil.orphaned_or_leaving() && self.missing(self.held).any(|rank| !self.vigil.is_over(rank));
                 self.wait_for(missing, call, &hope)
             }
         }
@@ -158,12 +145,12 @@ impl Memory {
         }
     }
 
-    fn missing(&self, meeting: u64) -> impl Iterator<Item = u32> {
+    pub(super) fn missing(&self, meeting: u64) -> impl Iterator<Item = u32> {
         self.members.iter().filter(move |member| !member.desk.has_come(meeting)).map(|member| member.rank)
     }
 
     #[cold]
-    fn nobody_came(&self, error: WaitError, meeting: u64, call: &Call<'_>) -> Failure {
+    pub(super) fn nobody_came(&self, error: WaitError, meeting: u64, call: &Call<'_>) -> Failure {
         let (vigil, missing): (_, Vec<u32>) = (&self.vigil, self.missing(meeting).collect());
         Failure::Astray(match error {
             WaitError::Gone => vigil.explain(&call.operation(), &missing, call.started, "it did not come"),

@@ -2,6 +2,7 @@
 
 mod commons;
 mod head;
+mod leaving;
 mod meeting;
 mod reducing;
 mod streams;

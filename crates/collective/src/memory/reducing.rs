@@ -114,12 +114,20 @@ impl Memory {
             bring(&mut self.own, meeting, &array[chunk(0)], members, me);
         }
         let brought = head.copied().unwrap_or(Head::BLANK).with_lent(lent);
-        self.come_with(&brought);
-        let contributors = match head {
-            Some(_) => self.wait_and_agree(&brought, call)?,
-            None => self.wait(call).map(|()| contributors)?,
+        let meeting = self.come_with(&brought);
+        let met = match head {
+            Some(_) => self.wait_and_agree(&brought, call),
+            None => self.wait(call).map(|()| contributors),
         };
-        match self.lent_by_all() {
+        let contributors = match met {
+            Err(failure) if lent.is_some() => return Err(self.leave(meeting, failure)),
+            met => met?,
+        };
+        let lent = self.lent_by_all();
+        if !matches!(lent, Lent::None) {
+            self.hold(meeting, call)?;
+        }
+        match lent {
             Lent::All => return self.common(call, array, what, contributors).map(|()| contributors),
             Lent::None => {}
             // Those who lend have brought nothing: all meet once more with the first chunk.

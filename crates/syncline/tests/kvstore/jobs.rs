@@ -70,7 +70,7 @@ pub(crate) fn job_with<T: Send>(manner: Manner, variables: &[(&str, &str)], body
         let config = Config::from_environment(&Environment::from_variables(all), &Arguments::default()).expect("a sound environment");
         let session = Session::open(config).expect("everybody comes");
         if role == "server" {
-            session.stay_for_workers(by()).expect("the workers leave");
+            session.stay_for_workers(Deadline::after(session.timeout())).expect("the workers leave");
             session.shutdown().expect("a polite end");
             return None;
         }
