@@ -7,7 +7,7 @@ use syncline_shm::queue::{Parcel, Pushed, Queue, QueueError, Record, WITH_OBJECT
 use syncline_shm::wait::WaitError;
 use syncline_wire::{Handle, HandleKind, Value};
 
-use crate::item::{Item, Taken};
+use crate::item::{self, Item, Taken};
 use crate::passing::{self, Outgoing};
 use crate::{Deadline, Error, Family, thread};
 
@@ -130,12 +130,17 @@ impl Channel {
 
     /// Writes an item if there is room for it: `None` when there is none. Never waits but for another writer's microseconds.
     pub fn try_write(&self, value: &Value<'_>) -> Result<Option<Status>, Error> {
+        self.try_write_by(value, Deadline::never())
+    }
+
+    /// The same; `by` says how long those microseconds may last where the other writer does not go on ([`Deadline::brief`]).
+    pub fn try_write_by(&self, value: &Value<'_>, by: Deadline) -> Result<Option<Status>, Error> {
         const OPERATION: &str = "channel write";
         self.family.check(OPERATION)?;
-        let hand = self.family.estate().hand_by(Deadline::never());
+        let hand = self.family.estate().hand_by(by);
         let push = |parcel: Parcel<'_>| {
             let pushed = self.queue.push(&[parcel], hand);
-            pushed.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))
+            pushed.map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.queue, by.waited()))
         };
         let pushed = match value.plain_meta() {
             Some(plain) => push(Parcel { flags: 0, meta_words: (plain.len() / 8) as u32, pieces: &plain.pieces() })?,
@@ -156,11 +161,17 @@ impl Channel {
     }
 
     /// Writes each value as an item of its own, together: as many readers are woken. Waits for room if there is a capacity.
+    ///
+    /// `Closed` and `Drained` say that nothing was written. Where somebody closes the channel while this waits for room, [`Error::Closed`]
+    /// says how many were.
     pub fn write_all(&self, values: &[Value<'_>], by: Deadline) -> Result<Status, Error> {
         const OPERATION: &str = "channel write";
         self.family.check(OPERATION)?;
         match push_values(&self.family, &self.queue, values, by, OPERATION)? {
-            Pushed::Some(written) if written < values.len() => Ok(Status::Closed), // Somebody closed it meanwhile.
+            Pushed::Some(written) if written < values.len() => {
+                let what = format!("the channel was closed when {written} of {} items were written", values.len());
+                Err(Error::Closed { operation: OPERATION, what })
+            }
             Pushed::Some(_) => Ok(Status::Open),
             Pushed::Closed => Ok(self.status_of_closed()),
         }
@@ -170,9 +181,9 @@ impl Channel {
     #[inline]
     pub fn read(&self, by: Deadline) -> Result<Read, Error> {
         loop {
-            let read = self.try_read()?;
-            if read.item.is_some() || read.status == Status::Drained {
-                return Ok(read);
+            let (status, item) = passing::persist(by, || self.try_read_by(by, |value| value.into_owned()))?;
+            if item.is_some() || status == Status::Drained {
+                return Ok(Read { status, item });
             }
             self.wait("channel read", by)?;
         }
@@ -189,9 +200,15 @@ impl Channel {
     /// whoever makes something else of them a copy. Tensors of large ones are shared and may be kept ([`TensorValue::shared`](crate::TensorValue::shared)).
     #[inline]
     pub fn try_read_with<T>(&self, look: impl FnOnce(Value<'_>) -> T) -> Result<(Status, Option<T>), Error> {
+        self.try_read_by(Deadline::never(), look)
+    }
+
+    /// The same; `by` says how long another reader's microseconds may last where it does not go on ([`Deadline::brief`]).
+    #[inline]
+    pub fn try_read_by<T>(&self, by: Deadline, look: impl FnOnce(Value<'_>) -> T) -> Result<(Status, Option<T>), Error> {
         const OPERATION: &str = "channel read";
         if self.queue.is_leased() {
-            return Ok(match self.try_lease()? {
+            return Ok(match self.lease_by(by)? {
                 Taken::Item(item) => (self.status_with_item(), Some(look(item.into_value()?))),
                 Taken::Nothing => (Status::Open, None),
                 Taken::Over => (Status::Drained, None),
@@ -201,20 +218,20 @@ impl Channel {
         let estate = self.family.estate();
         // Before the look at the items: who closes after it has written is believed.
         let closed = self.queue.is_closed();
-        let item = passing::with_record(|record| {
-            let popped = self.queue.pop(record, &|record| passing::claim(estate, record), estate.hand_by(Deadline::never()));
-            match popped.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))? {
+        let read = passing::with_record(|record| {
+            let popped = self.queue.pop(record, &|record| passing::claim(estate, record), estate.hand_by(by));
+            match popped.map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.queue, by.waited()))? {
                 true if record.flags == 0 => passing::lent(record, OPERATION).map(|value| Some(look(value))),
                 true => passing::received(&self.family, record, false, OPERATION).map(|incoming| Some(look(incoming.value))),
                 false => Ok(None),
             }
         })?;
-        let status = match (&item, closed) {
+        let status = match (&read, closed) {
             (Some(_), _) => self.status_with_item(),
             (None, false) => Status::Open,
             (None, true) => Status::Drained,
         };
-        Ok((status, item))
+        Ok((status, read))
     }
 
     /// Takes the oldest item and lends it to `look`, without a copy of its own for text and bytes; waits for one while the
@@ -232,8 +249,11 @@ impl Channel {
             // Before the look at the items: who closes after it has written is believed.
             let closed = self.queue.is_closed();
             let popped = passing::with_record(|record| {
-                let popped = self.queue.pop(record, &|record| passing::claim(estate, record), estate.hand_by(Deadline::never()));
-                match popped.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))? {
+                let popped = passing::persist(by, || {
+                    let popped = self.queue.pop(record, &|record| passing::claim(estate, record), estate.hand_by(by));
+                    popped.map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.queue, by.waited()))
+                });
+                match popped? {
                     true => passing::lend(&self.family, record, OPERATION, look.take().expect("one item is lent")).map(Some),
                     false => Ok(None),
                 }
@@ -253,15 +273,19 @@ impl Channel {
         let estate = self.family.estate();
         let mut items = Vec::new();
         loop {
-            if self.queue.is_leased() {
-                while items.len() < most {
-                    let Taken::Item(item) = self.try_lease()? else { break };
-                    items.push(item.into_value()?);
-                }
-            }
-            let closed = self.queue.is_closed();
+            let mut closed = self.queue.is_closed();
             let mut failed = None;
-            if items.is_empty() && !self.queue.is_leased() {
+            if self.queue.is_leased() {
+                while items.len() < most.max(1) {
+                    match passing::persist(by, || self.lease_by(by))? {
+                        Taken::Item(item) => items.push(item.into_value()?),
+                        ended => {
+                            closed = matches!(ended, Taken::Over); // Until then what others have taken may come back.
+                            break;
+                        }
+                    }
+                }
+            } else {
                 // Objects are held under the directory's latch, which nobody waits for while it has a queue's.
                 let mut naming: Vec<(usize, Record)> = Vec::new();
                 let each = &mut |record: &mut Record| {
@@ -275,8 +299,12 @@ impl Channel {
                     }
                 };
                 let claim = |record: &Record| passing::claim(estate, record);
-                passing::with_record(|record| self.queue.pop_many(most.max(1), record, &claim, each, estate.hand_by(Deadline::never())))
-                    .map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))?;
+                passing::with_record(|record| {
+                    passing::persist(by, || {
+                        let popped = self.queue.pop_many(most.max(1), record, &claim, each, estate.hand_by(by));
+                        popped.map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.queue, by.waited()))
+                    })
+                })?;
                 for (index, record) in naming {
                     items[index] = passing::received(&self.family, &record, false, OPERATION)?.value;
                 }
@@ -297,7 +325,7 @@ impl Channel {
     /// Takes the oldest item on a lease; waits for one while the channel is open. The channel was made with leases.
     pub fn lease(&self, by: Deadline) -> Result<Taken, Error> {
         loop {
-            match self.try_lease()? {
+            match passing::persist(by, || self.lease_by(by))? {
                 Taken::Nothing => self.wait("channel lease", by)?,
                 taken => return Ok(taken),
             }
@@ -306,12 +334,16 @@ impl Channel {
 
     /// Takes the oldest item on a lease if there is one.
     pub fn try_lease(&self) -> Result<Taken, Error> {
+        self.lease_by(Deadline::never())
+    }
+
+    fn lease_by(&self, by: Deadline) -> Result<Taken, Error> {
         const OPERATION: &str = "channel lease";
         self.family.check(OPERATION)?;
         if !self.queue.is_leased() {
             return Err(Error::Configuration { operation: OPERATION, detail: "the channel was made without leases".to_owned() });
         }
-        Item::take(&self.family, &self.held, &self.queue, None, OPERATION)
+        Item::take(&self.family, &self.held, &self.queue, None, by, OPERATION)
     }
 
     /// Waits until there may be an item, or the channel is closed; somebody else may take it before the caller does.
@@ -321,13 +353,21 @@ impl Channel {
         self.wait(OPERATION, by)
     }
 
+    /// Whether a read might bring something other than nothing.
+    pub(crate) fn may_read(&self) -> bool {
+        item::may_take(&self.family, &self.held, &self.queue)
+    }
+
     fn wait(&self, operation: &'static str, by: Deadline) -> Result<(), Error> {
         let estate = self.family.estate();
         let look = || {
             estate.look_around();
             true
         };
-        let waited = self.queue.wait_for_items(estate.hand_by(by), &look);
+        let waited = match self.queue.is_leased() {
+            false => self.queue.wait_for_items(estate.hand_by(by), &look),
+            true => self.queue.wait_until(&|| self.may_read(), estate.hand_by(by), &look),
+        };
         waited.map_err(|error| Error::of_queue(operation, error, "an item in the channel", by.waited()))
     }
 
@@ -345,7 +385,7 @@ impl Channel {
         const OPERATION: &str = "channel close";
         self.family.check(OPERATION)?;
         let closed = self.queue.close(self.family.estate().hand_by(Deadline::never()));
-        closed.map(drop).map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))
+        closed.map(drop).map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.queue, Default::default()))
     }
 
     /// Whether it was closed.

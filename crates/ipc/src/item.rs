@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use syncline_shm::estate::{Block, Held};
-use syncline_shm::queue::{Pushed, Queue, QueueError};
+use syncline_shm::queue::{Hand, Pushed, Queue, QueueError};
 use syncline_wire::Value;
 
 use crate::passing::{self, Incoming, Outgoing};
-use crate::{Deadline, Error, Family};
+use crate::{Deadline, Error, Family, thread};
 
 /// What an attempt to take an item brought.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ const ANSWER: &str = "workqueue answer";
 struct Lease {
     family: Family,
     /// Keeps the object, and with it the queue's memory.
-    _held: Arc<Held>,
+    held: Arc<Held>,
     queue: Arc<Queue>,
     answers: Option<Arc<Queue>>,
     cell: u32,
@@ -63,11 +63,12 @@ impl Item {
         held: &Arc<Held>,
         queue: &Arc<Queue>,
         answers: Option<&Arc<Queue>>,
+        by: Deadline,
         operation: &'static str,
     ) -> Result<Taken, Error> {
         let estate = family.estate();
-        let hand = estate.hand_by(Deadline::never());
-        let failed = |error| Error::of_queue(operation, error, "a latch", Default::default());
+        let hand = estate.hand_by(by);
+        let failed = |error| Error::of_latch(operation, error, family, queue, by.waited());
         // Before the look at the items: who closes after it has written is believed.
         let closed = queue.is_closed();
         let leased = passing::with_record(|record| {
@@ -83,14 +84,15 @@ impl Item {
             }
         })?;
         let Some((leased, incoming)) = leased else {
-            // What another process has taken may still come back.
-            let over = closed && queue.is_empty() && !queue.others_work(hand).map_err(failed)?;
+            // What another process or thread has taken may still come back.
+            let over = closed && queue.is_empty() && !others_work(held, queue, hand).map_err(failed)?;
             return Ok(if over { Taken::Over } else { Taken::Nothing });
         };
+        held.lease_begins(leased.cell, thread::me());
         let Incoming { value, id, block, objects } = incoming;
         let lease = Lease {
             family: family.clone(),
-            _held: Arc::clone(held),
+            held: Arc::clone(held),
             queue: Arc::clone(queue),
             answers: answers.cloned(),
             cell: leased.cell,
@@ -139,12 +141,12 @@ impl Item {
 
     /// Writes the answer to this question and finishes it, as one step: if this process dies, either both have happened or
     /// neither, and in that case the question goes to another worker. So each question is answered exactly once. An answer that
-    /// cannot be sent gives the question back.
-    pub fn answer(mut self, value: &Value<'_>) -> Result<(), Error> {
+    /// cannot be sent, or finds no room in time, gives the question back.
+    pub fn answer(mut self, value: &Value<'_>, by: Deadline) -> Result<(), Error> {
         let Some(lease) = self.lease.take() else {
             return Err(Error::LeaseOver { operation: ANSWER });
         };
-        let answered = lease.answer(self.id, value);
+        let answered = lease.answer(self.id, value, by);
         if answered.is_err() {
             // It is not finished, and somebody else may fare better. If even that fails, another process has it already.
             let _ = lease.give_back(std::mem::take(&mut self.value));
@@ -153,28 +155,49 @@ impl Item {
     }
 }
 
+/// Whether an attempt to take an item of the queue might bring something other than nothing.
+pub(crate) fn may_take(family: &Family, held: &Held, queue: &Queue) -> bool {
+    if queue.may_have_items() {
+        return true;
+    }
+    // While somebody is in the way it is not known, and who waits looks again; words that make no sense are the attempt's to report.
+    let nobody_works = || {
+        let hand = family.estate().hand_by(Deadline::brief());
+        matches!(others_work(held, queue, hand), Ok(false) | Err(QueueError::Corrupt(_)))
+    };
+    queue.is_closed() && (!queue.is_leased() || nobody_works())
+}
+
+/// Whether another process, or another thread of this one, works on an item that may come back.
+fn others_work(held: &Held, queue: &Queue, hand: Hand<'_>) -> Result<bool, QueueError> {
+    let me = thread::me();
+    queue.others_work(&|cell| held.is_leased_to(cell, me), hand)
+}
+
 impl Lease {
-    fn answer(&self, id: u64, value: &Value<'_>) -> Result<(), Error> {
+    fn answer(&self, id: u64, value: &Value<'_>, by: Deadline) -> Result<(), Error> {
         let Some(answers) = &self.answers else {
             return Err(Error::Configuration { operation: ANSWER, detail: "only questions of a workqueue are answered".to_owned() });
         };
         let estate = self.family.estate();
         let mut outgoing = Outgoing::new(&self.family, value, Some(id), ANSWER)?;
         loop {
-            let hand = estate.hand_by(Deadline::never());
-            let answered = outgoing.with_parcel(|parcel| answers.answer(self.cell, &parcel, hand));
-            match answered.map_err(|error| Error::of_queue(ANSWER, error, "a latch", Default::default()))? {
+            let answered = passing::persist(by, || {
+                let answered = outgoing.with_parcel(|parcel| answers.answer(self.cell, &parcel, estate.hand_by(by)));
+                answered.map_err(|error| Error::of_latch(ANSWER, error, &self.family, answers, by.waited()))
+            });
+            match answered? {
                 Pushed::Some(0) => {
                     let look = || {
                         estate.look_around();
                         true
                     };
-                    let by = estate.hand_by(Deadline::after(std::time::Duration::from_secs(300)));
-                    let waited = answers.wait_for_room(outgoing.record_len(), by, &look);
-                    waited.map_err(|error| Error::of_queue(ANSWER, error, "room for an answer", Default::default()))?;
+                    let waited = answers.wait_for_room(outgoing.record_len(), estate.hand_by(by), &look);
+                    waited.map_err(|error| Error::of_queue(ANSWER, error, "room for an answer", by.waited()))?;
                 }
                 Pushed::Some(_) => {
                     outgoing.sent();
+                    self.held.lease_ends(self.cell);
                     self.was_finished();
                     return Ok(());
                 }
@@ -186,6 +209,7 @@ impl Lease {
     }
 
     fn finish(self) -> Result<(), Error> {
+        self.held.lease_ends(self.cell);
         let hand = self.family.estate().hand_by(Deadline::never());
         match self.queue.finish(self.cell, hand) {
             Ok(()) => {
@@ -197,7 +221,7 @@ impl Lease {
                 if let (QueueError::LeaseOver, Some(block)) = (&error, &self.block) {
                     block.leave();
                 }
-                Err(Error::of_queue("item done", error, "a latch", Default::default()))
+                Err(Error::of_latch("item done", error, &self.family, &self.queue, Default::default()))
             }
         }
     }
@@ -229,13 +253,14 @@ impl Lease {
             }
             _ => None,
         };
+        self.held.lease_ends(self.cell);
         let given = self.queue.give_back(self.cell, copy.as_ref().map(Block::id), estate.hand_by(Deadline::never()));
         match (&copy, &self.block) {
             (Some(copy), _) if given.is_ok() => copy.leave(),
             (None, Some(block)) => block.leave(),
             _ => {}
         }
-        given.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))
+        given.map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.queue, Default::default()))
     }
 }
 

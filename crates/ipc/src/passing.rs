@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use syncline_shm::estate::{Block, Estate, Held};
-use syncline_shm::queue::{MOST_INLINE, Parcel, QueueError, Record, WITH_BLOCK, WITH_OBJECTS};
+use syncline_shm::queue::{MOST_INLINE, Parcel, Queue, QueueError, Record, WITH_BLOCK, WITH_OBJECTS};
 use syncline_shm::wait::WaitError;
 use syncline_wire::{EncodedValue, Limits, SharedBytes, Value};
 
-use crate::{Error, Family};
+use crate::{Deadline, Error, Family, Whom};
 
 /// The body begins with the id of the question that this answers.
 const WITH_ID: u8 = 4;
@@ -274,7 +274,36 @@ pub(crate) fn received(family: &Family, record: &Record, keep: bool, operation: 
     Ok(Incoming { value, id, block, objects })
 }
 
+/// Tries again while a latch cannot be had and there is time: no latch is waited for without end at once.
+#[inline]
+pub(crate) fn persist<T>(by: Deadline, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    loop {
+        match attempt() {
+            Err(Error::Timeout { .. }) if !by.expired() => {}
+            ended => return ended,
+        }
+    }
+}
+
 impl Error {
+    /// A call that waits for nothing but another's microseconds has failed.
+    #[cold]
+    pub(crate) fn of_latch(operation: &'static str, error: QueueError, family: &Family, queue: &Queue, waited: Duration) -> Error {
+        let holder = queue.latch_holder().and_then(|member| family.estate().pid_of(member));
+        let name = holder.map_or_else(|| "somebody else".to_owned(), |pid| format!("process {pid}"));
+        let waited_for = format!("{name}, which is in the middle of a read or write here and does not go on");
+        match Error::of_queue(operation, error, &waited_for, waited) {
+            Error::Timeout { operation, waited_for, waited, .. } => Error::Timeout {
+                operation,
+                waited_for,
+                whom: Some(Box::new(Whom { name: "a member of the family".to_owned(), host: None, pid: holder })),
+                waited,
+                hint: "it was stopped, by a debugger or a signal; let it go on (kill -CONT) or end it",
+            },
+            other => other,
+        }
+    }
+
     pub(crate) fn of_queue(operation: &'static str, error: QueueError, waited_for: &str, waited: Duration) -> Error {
         match error {
             QueueError::Wait(WaitError::Timeout | WaitError::Gone) => Error::Timeout {

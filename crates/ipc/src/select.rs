@@ -2,6 +2,7 @@
 
 use syncline_shm::queue::{Queue, wait_for_any};
 
+use crate::passing::persist;
 use crate::{Channel, Deadline, Error, Read, Status};
 
 /// What [`select`] found.
@@ -22,25 +23,28 @@ pub fn select(channels: &[&Channel], by: Deadline) -> Result<Selected, Error> {
     }
     loop {
         let first = TURN.get();
-        let mut drained = 0;
+        let mut open = Vec::new();
         for step in 0..channels.len() {
             let index = first.wrapping_add(step) % channels.len();
-            let read = channels[index].try_read()?;
-            if read.item.is_some() {
+            let (status, item) = persist(by, || channels[index].try_read_by(by, |value| value.into_owned()))?;
+            if item.is_some() {
                 TURN.set(index + 1);
-                return Ok(Selected { index: Some(index), read });
+                return Ok(Selected { index: Some(index), read: Read { status, item } });
             }
-            drained += usize::from(read.status == Status::Drained);
+            if status != Status::Drained {
+                open.push(channels[index]);
+            }
         }
-        if drained == channels.len() {
+        if open.is_empty() {
             return Ok(Selected { index: None, read: Read { status: Status::Drained, item: None } });
         }
-        let open: Vec<&Queue> = channels.iter().filter(|channel| !channel.drained()).map(|channel| channel.queue()).collect();
+        let queues: Vec<&Queue> = open.iter().map(|channel| channel.queue()).collect();
+        let ready = || open.iter().any(|channel| channel.may_read());
         let look = || {
-            channels.iter().for_each(|channel| channel.family().estate().look_around()); // they may be of several families
+            open.iter().for_each(|channel| channel.family().estate().look_around());
             true
         };
-        wait_for_any(&open, by, &look).map_err(|error| {
+        wait_for_any(&queues, &ready, by, &look).map_err(|error| {
             let waited_for = format!("an item in any of {} channels", open.len());
             Error::of_queue(OPERATION, error.into(), &waited_for, by.waited())
         })?;

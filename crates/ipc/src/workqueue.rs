@@ -8,7 +8,7 @@ use syncline_shm::wait::WaitError;
 use syncline_wire::{HandleKind, Value};
 
 use crate::channel::{handle, held_by, push_values};
-use crate::item::{Item, Taken};
+use crate::item::{self, Item, Taken};
 use crate::passing;
 use crate::{Deadline, Error, Family, Whom, thread};
 
@@ -37,7 +37,7 @@ pub enum Side {
 /// let worker = queue.as_worker(); // in another thread or process
 /// while let Some(question) = worker.read(soon)?.item() {
 ///     let Value::Int(number) = *question.value() else { panic!("a number") };
-///     question.answer(&Value::Int(number * number))?;
+///     question.answer(&Value::Int(number * number), soon)?;
 /// }
 /// let answers: Vec<_> = std::iter::from_fn(|| queue.read(soon).ok()?.item()).map(|answer| answer.value().clone()).collect();
 /// assert_eq!(answers, [Value::Int(36), Value::Int(49)]);
@@ -116,17 +116,21 @@ impl Workqueue {
         const OPERATION: &str = "workqueue write";
         self.family.check(OPERATION)?;
         let queue = if self.side() == Side::Owner { &self.questions } else { &self.answers };
-        match push_values(&self.family, queue, values, by, OPERATION)? {
-            Pushed::Some(_) => Ok(()),
-            Pushed::Closed => Err(Error::Closed { operation: OPERATION, what: "the workqueue was closed".to_owned() }),
-        }
+        let what = match push_values(&self.family, queue, values, by, OPERATION)? {
+            Pushed::Some(written) if written < values.len() => {
+                format!("the workqueue was closed when {written} of {} items were written", values.len())
+            }
+            Pushed::Some(_) => return Ok(()),
+            Pushed::Closed => "the workqueue was closed".to_owned(),
+        };
+        Err(Error::Closed { operation: OPERATION, what })
     }
 
     /// Takes the oldest answer (owner) or question (worker); waits for one until the queue is closed and everything in it is finished.
     pub fn read(&self, by: Deadline) -> Result<Taken, Error> {
         const OPERATION: &str = "workqueue read";
         loop {
-            match self.try_read()? {
+            match passing::persist(by, || self.try_read_by(by))? {
                 Taken::Nothing => {}
                 taken => return Ok(taken),
             }
@@ -138,11 +142,11 @@ impl Workqueue {
                 side == Side::Owner || !estate.is_dead(owner)
             };
             let queue = if side == Side::Owner { &self.answers } else { &self.questions };
-            let (what, owner_pid) = if side == Side::Owner { ("an answer", None) } else { ("a question", estate.pid_of(owner)) };
+            let what = if side == Side::Owner { "an answer" } else { "a question" };
             match queue.wait_until(&|| self.may_read(), estate.hand_by(by), &look) {
                 Ok(()) => {}
                 Err(QueueError::Wait(WaitError::Gone)) => {
-                    let whom = Whom { name: "the owner of the workqueue".to_owned(), host: None, pid: owner_pid };
+                    let whom = Whom { name: "the owner of the workqueue".to_owned(), host: None, pid: Some(self.held.maker_pid()) };
                     let how = "its process has ended, and no question is left".to_owned();
                     return Err(Error::PeerLost { operation: OPERATION, whom: Box::new(whom), how, others: String::new() });
                 }
@@ -155,27 +159,28 @@ impl Workqueue {
     fn may_read(&self) -> bool {
         match self.side() {
             Side::Owner => self.answers.may_have_items() || (self.questions.is_closed() && self.questions.unfinished() == 0),
-            Side::Worker if self.questions.may_have_items() => true,
-            Side::Worker => {
-                let hand = self.family.estate().hand_by(Deadline::never());
-                self.questions.is_closed() && !self.questions.others_work(hand).unwrap_or(false)
-            }
+            Side::Worker => item::may_take(&self.family, &self.held, &self.questions),
         }
     }
 
     /// Takes the oldest answer (owner) or question (worker) if there is one.
     pub fn try_read(&self) -> Result<Taken, Error> {
+        self.try_read_by(Deadline::never())
+    }
+
+    /// The same; `by` says how long another reader's microseconds may last where it does not go on ([`Deadline::brief`]).
+    pub fn try_read_by(&self, by: Deadline) -> Result<Taken, Error> {
         const OPERATION: &str = "workqueue read";
         self.family.check(OPERATION)?;
         if self.side() == Side::Worker {
-            return Item::take(&self.family, &self.held, &self.questions, Some(&self.answers), OPERATION);
+            return Item::take(&self.family, &self.held, &self.questions, Some(&self.answers), by, OPERATION);
         }
         let estate = self.family.estate();
         // Before the look at the answers: an answer is published before its question is finished.
         let over = self.questions.is_closed() && self.questions.unfinished() == 0;
         passing::with_record(|record| {
-            let popped = self.answers.pop(record, &|record| passing::claim(estate, record), estate.hand_by(Deadline::never()));
-            match popped.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))? {
+            let popped = self.answers.pop(record, &|record| passing::claim(estate, record), estate.hand_by(by));
+            match popped.map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.answers, by.waited()))? {
                 true => Ok(Taken::Item(Item::owned(passing::received(&self.family, record, false, OPERATION)?))),
                 false if over => Ok(Taken::Over),
                 false => Ok(Taken::Nothing),
@@ -208,7 +213,7 @@ impl Workqueue {
         const OPERATION: &str = "workqueue close";
         self.family.check(OPERATION)?;
         let closed = self.questions.close(self.family.estate().hand_by(Deadline::never()));
-        closed.map_err(|error| Error::of_queue(OPERATION, error, "a latch", Default::default()))?;
+        closed.map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.questions, Default::default()))?;
         self.answers.wake_readers();
         Ok(())
     }

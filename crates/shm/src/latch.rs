@@ -41,10 +41,14 @@ pub enum Taken {
 const LONGEST_PAUSE: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// How long the core is given away before the first nap.
-const YIELDING: Duration = Duration::from_micros(300);
+const YIELDING: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_micros(300) };
 
-/// The least time that a holder gets: it may have been stopped, or its machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The least time that a holder gets: it may have lost its core, and its machine may be busy.
+const LEAST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The most that it gets, whatever the deadline: whoever holds a latch for so long was stopped, and an error that says so is better than
+/// silence. Who has more time asks again.
+const MOST_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Latch {
     /// Takes it for `me`, if nobody holds it.
@@ -54,7 +58,7 @@ impl Latch {
         self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).map(drop)
     }
 
-    /// Takes it for `me`, from a dead holder if need be.
+    /// Takes it for `me`, from a dead holder if need be. Waits until `by`, but for 2 s at least and 20 s at most.
     #[inline(always)]
     pub fn take(&self, me: u32, by: Deadline, is_dead: &dyn Fn(u32) -> bool) -> Result<Taken, WaitError> {
         let taken = match self.try_take(me) {
@@ -81,15 +85,15 @@ impl Latch {
         loop {
             match self.try_take(me) {
                 Ok(()) => return Ok(Taken::Free),
-                Err(holder) if since.elapsed() > YIELDING => {
+                Err(holder) if since.elapsed() >= YIELDING => {
                     if is_dead(holder) && self.inherit(holder, me) {
                         return Ok(Taken::Inherited(holder));
                     }
                     if by.interrupted() {
                         return Err(WaitError::Interrupted);
                     }
-                    // A deadline that was over before leaves time for somebody who only lost its core.
-                    if by.expired() && since.elapsed() > PATIENCE {
+                    let waited = since.elapsed();
+                    if waited > MOST_PATIENCE || (waited > LEAST_PATIENCE && by.expired()) {
                         return Err(WaitError::Timeout);
                     }
                     self.rest(nap);
@@ -113,6 +117,11 @@ impl Latch {
     /// Takes it over from a holder that is dead for certain. False when somebody else was quicker.
     pub fn inherit(&self, dead: u32, heir: u32) -> bool {
         self.0.compare_exchange(dead, heir, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Undoes [`inherit`](Latch::inherit) where something had to be settled and could not be: the next taker inherits it too.
+    pub fn bequeath(&self, dead: u32) {
+        self.0.store(dead, Ordering::Release);
     }
 
     /// Lets go, and keeps later loads behind that: what one does before looking for sleepers.

@@ -368,7 +368,7 @@ impl Stage {
 fn answer_all(queue: &Workqueue, factor: f64, by: Deadline) -> Told {
     while let Some(question) = queue.read(by)?.item() {
         let Value::Float(number) = *question.value() else { return story("a question that is no number") };
-        question.answer(&Value::Float(number * factor))?;
+        question.answer(&Value::Float(number * factor), by)?;
     }
     Ok(())
 }

@@ -2,10 +2,11 @@
 
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use syncline::ipc::{Item, Taken};
 
-use crate::border::guarded;
+use crate::border::{deadline, guarded};
 use crate::failure::{Failure, syncline_status};
 use crate::handles::Handles;
 use crate::memory;
@@ -102,11 +103,14 @@ pub extern "C" fn syncline_item_give_back(item: *mut syncline_item) -> syncline_
     guarded(|| Ok(taken(item)?.give_back()?))
 }
 
+/// How long an answer may wait for room: there is some as long as anybody reads answers at all.
+const ROOM: Duration = Duration::from_secs(300);
+
 /// Answers a question of a workqueue, finishes it and frees it, as one step: whoever dies, each question is answered exactly once.
 #[unsafe(no_mangle)]
 pub extern "C" fn syncline_item_answer(item: *mut syncline_item, answer: *const syncline_value) -> syncline_status {
     guarded(|| {
         let answer = VALUES.get(answer)?;
-        Ok(taken(item)?.answer(answer.value())?)
+        Ok(taken(item)?.answer(answer.value(), deadline(ROOM))?)
     })
 }

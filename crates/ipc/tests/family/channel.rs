@@ -1,11 +1,10 @@
 //! Channels between threads; `processes` has the same between processes.
 
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use syncline_ipc::{Channel, ChannelOptions, DType, Data, Deadline, Error, Family, Shape, SharedBytes, Status, Taken, Value, select};
 
-use crate::{as_int, int, soon};
+use crate::{Sleepers, as_int, int, soon};
 
 #[test]
 fn ten_values_and_a_nil_come_out_as_they_went_in() {
@@ -57,42 +56,46 @@ fn a_closed_channel_is_read_to_its_end_and_written_no_more() {
     assert!(empty.drained(), "an empty channel is drained at once");
 }
 
-#[test]
-fn ten_blocked_readers_are_woken_by_close() {
-    let channel = Channel::new(&Family::alone().unwrap()).unwrap();
-    let ready = Barrier::new(11);
-    std::thread::scope(|scope| {
-        for _ in 0..10 {
-            scope.spawn(|| {
-                ready.wait();
-                assert_eq!(channel.read(soon()).unwrap().status, Status::Drained);
-            });
-        }
-        ready.wait();
-        channel.close().unwrap();
-    });
+/// Less than what is left of a slice of 200 ms: a sleeper that is not woken finds out by itself only at the end of that.
+const AWAKE_AT_ONCE: Duration = Duration::from_millis(100);
+
+/// How long `count` threads that sleep in `read` take to come back after `wake`; the quickest of ten, since others use these cores too.
+fn time_to_wake(count: usize, read: impl Fn(&Channel) + Sync, wake: impl Fn(&Channel)) -> Duration {
+    let family = Family::alone().unwrap();
+    let one_round = |_| {
+        let (channel, sleepers) = (Channel::new(&family).unwrap(), Sleepers::default());
+        std::thread::scope(|scope| {
+            let start = || {
+                scope.spawn(|| {
+                    sleepers.here();
+                    read(&channel);
+                })
+            };
+            let readers: Vec<_> = (0..count).map(|_| start()).collect();
+            sleepers.all_sleep(count);
+            let began = Instant::now();
+            wake(&channel);
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            began.elapsed()
+        })
+    };
+    (0..10).map(one_round).min().unwrap()
 }
 
-/// T5: a write of several items wakes as many readers.
+#[test]
+fn ten_blocked_readers_are_woken_by_close() {
+    let read = |channel: &Channel| assert_eq!(channel.read(soon()).unwrap().status, Status::Drained);
+    let took = time_to_wake(10, read, |channel| channel.close().unwrap());
+    assert!(took < AWAKE_AT_ONCE, "{took:?}");
+}
+
+/// T5: a write of several items wakes as many readers, of which each takes one and no more.
 #[test]
 fn a_multi_value_write_wakes_a_reader_for_each_item() {
-    let channel = Channel::new(&Family::alone().unwrap()).unwrap();
-    let ready = Barrier::new(9);
-    let began = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                ready.wait();
-                // Each takes one and no more: with a lost wake-up one of them would wait for its next slice or for ever.
-                assert!(channel.read(soon()).unwrap().item.is_some());
-            });
-        }
-        ready.wait();
-        std::thread::yield_now();
-        channel.write_all(&(0..8).map(int).collect::<Vec<_>>(), soon()).unwrap();
-    });
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    assert_eq!(channel.num_items(), 0);
+    let read = |channel: &Channel| assert!(channel.read(soon()).unwrap().item.is_some());
+    let items: Vec<Value<'_>> = (0..8).map(int).collect();
+    let took = time_to_wake(8, read, |channel| assert_eq!(channel.write_all(&items, soon()).unwrap(), Status::Open));
+    assert!(took < AWAKE_AT_ONCE, "{took:?}");
 }
 
 #[test]
@@ -173,6 +176,22 @@ fn a_writer_that_waits_for_room_is_told_of_the_close() {
         }
         assert_eq!(writer.join().unwrap(), Status::Closed);
     });
+}
+
+#[test]
+fn a_write_of_several_that_was_cut_off_by_the_close_says_how_many_were_written() {
+    let channel = Channel::with(&Family::alone().unwrap(), ChannelOptions { capacity: Some(1), leases: false }).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| channel.write_all(&[int(1), int(2), int(3)], soon()));
+        while channel.num_items() == 0 {
+            std::thread::yield_now();
+        }
+        channel.close().unwrap();
+        let error = writer.join().unwrap().expect_err("one has room");
+        assert!(matches!(error, Error::Closed { .. }) && error.to_string().contains("1 of 3"), "{error}");
+    });
+    assert_eq!(channel.read_many(4, soon()).unwrap(), (Status::Closed, vec![int(1)]));
+    assert_eq!(channel.write_all(&[int(1), int(2)], soon()).unwrap(), Status::Drained, "nothing was written");
 }
 
 #[test]

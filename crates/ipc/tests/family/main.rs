@@ -7,13 +7,37 @@ mod fixes;
 mod killed;
 mod mutex;
 mod processes;
+mod roles;
 mod shared_table;
 mod soak;
 mod workqueue;
 
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use syncline_ipc::{Deadline, Value};
+
+/// Threads that say who they are, so that somebody can wait until all of them sleep.
+#[derive(Default)]
+pub(crate) struct Sleepers(Mutex<Vec<PathBuf>>);
+
+impl Sleepers {
+    /// The calling thread is about to wait for something.
+    pub(crate) fn here(&self) {
+        let me = std::fs::read_link("/proc/thread-self").unwrap();
+        self.0.lock().unwrap().push(Path::new("/proc").join(me).join("stat"));
+    }
+
+    /// Waits until so many threads are here, and all of them sleep.
+    pub(crate) fn all_sleep(&self, count: usize) {
+        let sleeps = |stat: &PathBuf| std::fs::read_to_string(stat).is_ok_and(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('S'));
+        let all_sleep = || self.0.lock().unwrap().len() == count && self.0.lock().unwrap().iter().all(sleeps);
+        while !all_sleep() {
+            std::thread::yield_now();
+        }
+    }
+}
 
 pub(crate) fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(30))

@@ -56,6 +56,27 @@ fn a_barrier_that_is_given_up_can_be_used_again() {
 }
 
 #[test]
+fn those_who_give_up_and_come_again_are_counted_as_often_as_they_wait() {
+    let mutex = Mutex::new(&Family::alone().unwrap()).unwrap();
+    for round in 0..30 {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let mutex = &mutex;
+                scope.spawn(move || {
+                    for step in 0..40 {
+                        let passed = mutex.barrier(3, Deadline::after(Duration::from_micros((thread * 37 + step * 11) % 90)));
+                        assert!(matches!(passed, Ok(()) | Err(Error::Timeout { .. })), "{passed:?}");
+                    }
+                });
+            }
+        });
+        // Nobody is there: a barrier of another number begins anew.
+        let alone = mutex.barrier(2, Deadline::after(Duration::ZERO));
+        assert!(matches!(alone, Err(Error::Timeout { .. })), "round {round}: {alone:?}");
+    }
+}
+
+#[test]
 fn a_mutex_travels_through_a_channel() {
     let family = Family::alone().unwrap();
     let (mutex, channel) = (Mutex::new(&family).unwrap(), Channel::new(&family).unwrap());

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_ipc::{Channel, ChannelOptions, DType, Deadline, Error, Family, Mutex, Shape, SharedTable, Taken, Value, Workqueue};
+use syncline_ipc::{
+    Channel, ChannelOptions, DType, Deadline, Error, Family, Mutex, Shape, SharedTable, Status, Taken, Value, Workqueue, select,
+};
 
 use crate::child::Kid;
 use crate::{as_int, int, soon};
@@ -102,6 +104,168 @@ fn arrays_arrive_in_place_and_memory_is_bounded_by_the_capacity() {
     }
     assert!(kid.ends_well());
     assert_eq!(family.stats().blocks, 0);
+}
+
+#[test]
+fn nobody_is_taken_for_dead_by_a_process_that_has_run_out_of_descriptors() {
+    let family = Family::alone().unwrap();
+    let channel = Channel::new(&family).unwrap();
+    let mut kid = Kid::start("without_descriptors", &family, &[channel.handle()], &[]);
+    assert!(kid.ends_well());
+    assert_eq!(channel.read(soon()).unwrap().item, Some(int(1)), "this process is still a member, and so is what it holds");
+}
+
+#[test]
+fn a_closed_channel_waits_for_what_another_process_has_on_a_lease() {
+    let family = Family::alone().unwrap();
+    let channel = Channel::with(&family, ChannelOptions { capacity: None, leases: true }).unwrap();
+    let said = Channel::new(&family).unwrap();
+    channel.write(&int(1), soon()).unwrap();
+    let mut kid = Kid::start("lease", &family, &[channel.handle(), said.handle()], &[]);
+    said.read(soon()).unwrap();
+    channel.close().unwrap();
+    let shortly = || Deadline::after(Duration::from_millis(30));
+    let in_vain = [
+        channel.lease(shortly()).map(drop),
+        channel.read(shortly()).map(drop),
+        channel.read_many(4, shortly()).map(drop),
+        select(&[&channel], shortly()).map(drop),
+    ];
+    for waited in in_vain {
+        assert!(matches!(waited, Err(Error::Timeout { .. })), "it may still come back: {waited:?}");
+    }
+    kid.kill();
+    let item = channel.lease(soon()).unwrap().item().expect("it came back");
+    assert_eq!((as_int(item.value()), item.attempts()), (1, 1));
+    item.done().unwrap();
+    assert!(matches!(channel.lease(soon()).unwrap(), Taken::Over));
+    assert_eq!(channel.read_many(4, soon()).unwrap(), (Status::Drained, vec![]));
+    assert_eq!(select(&[&channel], soon()).unwrap().index, None);
+}
+
+#[test]
+fn a_closed_queue_waits_for_what_a_worker_has_taken_and_gets_it_when_that_dies() {
+    let family = Family::alone().unwrap();
+    let (queue, said) = (Workqueue::new(&family).unwrap(), Channel::new(&family).unwrap());
+    queue.write(&int(1), soon()).unwrap();
+    let mut kid = Kid::start("take", &family, &[queue.handle(), said.handle()], &[]);
+    said.read(soon()).unwrap();
+    queue.close().unwrap();
+    let worker = queue.as_worker();
+    assert!(matches!(worker.try_read().unwrap(), Taken::Nothing) && matches!(queue.try_read().unwrap(), Taken::Nothing));
+    kid.kill();
+    worker.read(soon()).unwrap().item().expect("it came back").answer(&int(2), soon()).unwrap();
+    assert!(matches!(worker.read(soon()).unwrap(), Taken::Over));
+    assert_eq!(as_int(queue.read(soon()).unwrap().item().unwrap().value()), 2);
+    assert!(matches!(queue.read(soon()).unwrap(), Taken::Over));
+}
+
+#[test]
+fn a_worker_whose_owner_was_killed_is_told_so_by_name() {
+    let family = Family::alone().unwrap();
+    let said = Channel::new(&family).unwrap();
+    let mut owner = Kid::start("own", &family, &[said.handle()], &[]);
+    said.read(soon()).unwrap();
+    let (queue, made) = Workqueue::named(&family, "orphaned").unwrap();
+    assert!(!made);
+    let pid = owner.pid();
+    let lost_in_time = || {
+        let began = Instant::now();
+        let error = queue.read(soon()).expect_err("nobody will ever ask");
+        assert!(matches!(error, Error::PeerLost { .. }) && began.elapsed() < Duration::from_secs(1), "{error} after {:?}", began.elapsed());
+        assert_eq!(error.whom().unwrap().pid, Some(pid));
+    };
+    owner.kill();
+    assert_eq!(as_int(queue.read(soon()).unwrap().item().expect("what it had asked is answered first").value()), 1);
+    lost_in_time();
+    family.bury_the_dead();
+    lost_in_time();
+}
+
+#[test]
+fn waits_end_in_time_although_somebody_was_stopped_in_the_middle_of_a_read() {
+    let family = Family::alone().unwrap();
+    let channel = Channel::new(&family).unwrap();
+    channel.write_all(&(0..10).map(int).collect::<Vec<_>>(), soon()).unwrap();
+    let kid = Kid::start("churn", &family, &[channel.handle()], &[]);
+    // Until it is found where nobody else can read.
+    let mut tries = 0;
+    loop {
+        kid.stop();
+        match channel.try_read_by(Deadline::brief(), |value| value.into_owned()) {
+            Err(Error::Interrupted { .. }) => break,
+            taken => {
+                kid.go_on();
+                taken.unwrap().1.iter().for_each(|item| assert_eq!(channel.write(item, soon()).unwrap(), Status::Open));
+            }
+        }
+        tries += 1;
+        assert!(tries < 100_000, "it is never stopped there");
+    }
+    let began = Instant::now();
+    let error = channel.read(Deadline::after(Duration::from_millis(100))).unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }) && error.to_string().contains(&format!("process {}", kid.pid())), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let interrupted = channel.read(Deadline::never().with_interrupt(|| true));
+    assert!(matches!(interrupted, Err(Error::Interrupted { .. })), "{interrupted:?}");
+    kid.go_on();
+    assert!(channel.read(soon()).unwrap().item.is_some());
+}
+
+#[test]
+fn select_takes_from_channels_that_other_processes_write() {
+    let family = Family::alone().unwrap();
+    let channels: Vec<Channel> = (0..3).map(|_| Channel::new(&family).unwrap()).collect();
+    let all: Vec<&Channel> = channels.iter().collect();
+    let sums = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut sums = [0; 3];
+            while let (Some(index), Some(value)) = select(&all, soon()).map(|found| (found.index, found.read.item)).unwrap() {
+                sums[index] += as_int(&value);
+            }
+            sums
+        });
+        let mut kids: Vec<Kid> =
+            (1..=3).zip(&channels).map(|(n, channel)| Kid::start("produce", &family, &[channel.handle()], &[n * 100])).collect();
+        assert!(kids.iter_mut().all(Kid::ends_well));
+        channels.iter().for_each(|channel| channel.close().unwrap());
+        reader.join().unwrap()
+    });
+    assert_eq!(sums, [5_050, 20_100, 45_150]);
+}
+
+#[test]
+fn another_process_sees_the_same_end_of_a_channel() {
+    let family = Family::alone().unwrap();
+    let (channel, told) = (Channel::new(&family).unwrap(), Channel::new(&family).unwrap());
+    channel.write_all(&[int(1), int(2)], soon()).unwrap();
+    channel.close().unwrap();
+    assert!(Kid::start("statuses", &family, &[channel.handle(), told.handle()], &[]).ends_well());
+    let [closed, drained] = [Status::Closed, Status::Drained].map(|status| int(status as i64));
+    let expected = [closed.clone(), closed.clone(), int(1), closed, int(2), drained.clone(), Value::Nil, drained];
+    assert_eq!(told.read(soon()).unwrap().item, Some(Value::List(expected.to_vec())));
+    assert!(channel.drained());
+}
+
+#[test]
+fn tables_in_tables_are_the_same_in_every_process_and_outlive_who_made_them() {
+    let family = Family::alone().unwrap();
+    let (outer, inner) = (SharedTable::new(&family).unwrap(), SharedTable::new(&family).unwrap());
+    inner.set(&int(1), &Value::from("one")).unwrap();
+    outer.set(&Value::from("inner"), &inner.handle()).unwrap();
+    assert!(Kid::start("tables", &family, &[outer.handle()], &[]).ends_well());
+    family.bury_the_dead();
+    assert_eq!((inner.len().unwrap(), inner.get(&int(2)).unwrap()), (2, Some(Value::from("two"))));
+    let moved = SharedTable::open(&family, &outer.get(&Value::from("moved")).unwrap().unwrap()).unwrap();
+    let mut pairs = moved.pairs().unwrap();
+    pairs.sort_by_key(|(_, value)| as_int(value));
+    assert_eq!(pairs, [(Value::from("a"), int(1)), (Value::from("b"), int(2))]);
+    assert_eq!(family.stats().objects, 3);
+}
+
+#[test]
+fn a_queue_that_is_full_says_so_in_time_and_how_much_was_written() {
+    assert!(Kid::start("little_room", &Family::alone().unwrap(), &[], &[]).ends_well());
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use syncline_ipc::{Channel, ChannelOptions, Family, Mutex, SharedTable, Taken, Value, Workqueue};
 
-use crate::child::{Kid, large};
+use crate::child::Kid;
+use crate::roles::large;
 use crate::{int, soon};
 
 fn random(seed: &mut u64) -> u64 {

@@ -7,7 +7,7 @@ use crate::{as_int, int, soon};
 fn echo(queue: &Workqueue) {
     while let Some(question) = queue.read(soon()).unwrap().item() {
         let value = question.value().clone();
-        question.answer(&value).unwrap();
+        question.answer(&value, soon()).unwrap();
     }
 }
 
@@ -43,11 +43,11 @@ fn an_answer_that_cannot_be_sent_gives_the_question_back() {
     let worker = queue.as_worker();
     queue.write(&int(7), soon()).unwrap();
     let question = worker.read(soon()).unwrap().item().unwrap();
-    let refused = question.answer(&stranger.handle());
+    let refused = question.answer(&stranger.handle(), soon());
     assert!(matches!(refused, Err(Error::Configuration { .. })), "{refused:?}");
     let again = worker.read(soon()).unwrap().item().unwrap();
     assert_eq!((as_int(again.value()), again.attempts()), (7, 1));
-    again.answer(&int(49)).unwrap();
+    again.answer(&int(49), soon()).unwrap();
     queue.drain(soon()).unwrap();
     assert_eq!(as_int(queue.read(soon()).unwrap().item().unwrap().value()), 49);
 }
@@ -135,9 +135,44 @@ fn what_a_panicking_worker_had_taken_goes_to_another() {
     assert_eq!(kept.downcast_ref::<u32>(), Some(&0));
     let item = worker.read(soon()).unwrap().item().unwrap();
     assert!(item.attempts() == 1 && *item.value() == large);
-    item.answer(&int(1)).unwrap();
+    item.answer(&int(1), soon()).unwrap();
     assert_eq!(queue.read(soon()).unwrap().item().unwrap().id(), 0);
     assert_eq!(queue.family().stats().blocks, 0);
+}
+
+#[test]
+fn what_another_thread_has_taken_may_come_back_to_a_closed_queue() {
+    let queue = Workqueue::new(&Family::alone().unwrap()).unwrap();
+    queue.write_all(&[int(1), int(2)], soon()).unwrap();
+    queue.close().unwrap();
+    let worker = queue.as_worker();
+    let first = worker.read(soon()).unwrap().item().unwrap();
+    let mine = worker.read(soon()).unwrap().item().unwrap();
+    assert!(matches!(worker.try_read().unwrap(), Taken::Over), "what a thread has itself comes from nobody else");
+    std::thread::scope(|scope| {
+        let early = scope.spawn(|| worker.try_read().unwrap()).join().unwrap();
+        assert!(matches!(early, Taken::Nothing), "{early:?}");
+        let other = scope.spawn(|| {
+            let item = worker.read(soon()).unwrap().item().expect("it came back");
+            assert_eq!((as_int(item.value()), item.attempts()), (1, 1));
+            item.answer(&int(10), soon()).unwrap();
+            worker.read(soon()).unwrap()
+        });
+        // A thread that goes on without its item, however it does that.
+        let failed = scope.spawn(move || {
+            let _in_hand = first;
+            std::panic::resume_unwind(Box::new(()));
+        });
+        failed.join().unwrap_err();
+        while queue.num_answers() == 0 && !other.is_finished() {
+            std::thread::yield_now();
+        }
+        mine.answer(&int(20), soon()).unwrap();
+        assert!(matches!(other.join().unwrap(), Taken::Over));
+    });
+    queue.drain(soon()).unwrap();
+    let answers: Vec<i64> = std::iter::from_fn(|| queue.read(soon()).unwrap().item()).map(|answer| as_int(answer.value())).collect();
+    assert_eq!(answers, [10, 20]);
 }
 
 #[test]
@@ -146,8 +181,8 @@ fn an_answer_carries_the_number_of_its_question() {
     queue.write_all(&[int(10), int(20)], soon()).unwrap();
     let worker = queue.as_worker();
     let (first, second) = (worker.read(soon()).unwrap().item().unwrap(), worker.read(soon()).unwrap().item().unwrap());
-    second.answer(&int(21)).unwrap();
-    first.answer(&int(11)).unwrap();
+    second.answer(&int(21), soon()).unwrap();
+    first.answer(&int(11), soon()).unwrap();
     let answers: Vec<(u64, i64)> = (0..2)
         .map(|_| {
             let answer = queue.read(soon()).unwrap().item().unwrap();

@@ -49,17 +49,25 @@ fn a_wait_for_a_lock_ends_by_deadline_interrupt_or_release() {
     });
 }
 
+const LOCKED: &str = "SYNCLINE_TEST_LOCKED";
+
+/// Not a test of its own: what the process does that is killed with its lock.
+#[test]
+fn hold_a_lock() {
+    let Some(path) = std::env::var_os(LOCKED) else { return };
+    let _held = Flock::lock(path, soon()).expect("locked");
+    println!("held");
+    std::io::stdin().read_line(&mut String::new()).expect("read"); // until its parent ends, should that not kill it
+}
+
 #[test]
 fn a_lock_dies_with_the_process_that_holds_it() {
     let file = Scratch::new("death");
-    let holder = Spawn::new("flock").args([file.0.as_os_str(), "sh".as_ref(), "-c".as_ref(), "echo held; exec cat".as_ref()]).start();
-    let Ok(holder) = holder else {
-        eprintln!("skipped: the command flock is not installed");
-        return;
-    };
-    assert_eq!(holder.read_line(soon()).expect("read").as_deref(), Some(&b"held"[..]));
+    let program = std::env::current_exe().expect("this program");
+    let holder = Spawn::new(program).args(["--exact", "flock::hold_a_lock", "--nocapture"]).env(LOCKED, &file.0).start().expect("started");
+    while !holder.read_line(soon()).expect("read").expect("it says so").ends_with(b"held") {}
     assert!(Flock::try_lock(&file.0).expect("no error").is_none());
-    holder.wait(Some(Signal::Kill), soon()).expect("killed"); // `cat`, which inherited the lock, reads the end of its input
+    holder.wait(Some(Signal::Kill), soon()).expect("killed");
     Flock::lock(&file.0, soon()).expect("free again");
 }
 

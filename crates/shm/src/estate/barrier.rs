@@ -1,16 +1,17 @@
 //! A barrier that does not count the dead: whoever waits at it has a place that names it.
 //!
 //! ```text
-//!   word    round (20) · how many (14) · arrived (14) · the place of the last who arrived (14)
-//!   place   round (20) · counted (1) · member (32)                   0 is free
+//!   word    left (1) · round (20) · how many (14) · arrived (14) · the place of the last who arrived or left (14)
+//!   place   uses (11) · round (20) · counted (1) · member (32)                   free without a member
 //!
-//!   arrive   take a place ──► confirm the last one's place ──► word: arrived + 1, last = mine ──► … round is over
+//!   arrive   take a place ──► settle the last one's place ──► word: arrived + 1, last = mine       ──► … round is over
 //!                                                                └ or the next round, if that makes all of them
+//!   leave                     settle the last one's place ──► word: arrived - 1, last = mine, left ──► free the place
 //! ```
-//! The word alone says how many have arrived, so one exchange arrives and one ends a round. A place is taken before that and
-//! confirmed after it, by its owner or by whoever arrives next: so of a dead member's places it is known whether they were counted.
-//! A confirmed one was; one that is not was counted only if the word names it as the last. Whoever buries a member frees its places, and takes
-//! off what was counted. A burial that is itself cut off between these two leaves one counted too many.
+//! The word alone says how many have arrived, so one exchange arrives, one leaves and one ends a round. Whether a place is counted is noted
+//! in it after that exchange, by its owner or by whoever changes the word next ([`Barrier::settle`]): so it is always known, of the last
+//! one by the word and of all others by their places. Whoever buries a member leaves in its name, and whoever does it twice, or goes on after
+//! somebody who died over it, finds nothing counted any more. A place's uses tell a late note that it means somebody else.
 
 use std::sync::Arc;
 
@@ -27,7 +28,9 @@ pub const MOST_AT_BARRIER: u64 = 8_192;
 const FIELD: u64 = (1 << 14) - 1;
 const ROUNDS: u64 = (1 << 20) - 1;
 const NOBODY: u64 = FIELD;
+const LEFT: u64 = 1 << 62;
 const COUNTED: u64 = 1 << 32;
+const ONE_USE: u64 = 1 << 53;
 
 /// Bytes of places that are made sure of at a time.
 const PAGE: usize = 4096;
@@ -78,19 +81,60 @@ struct Crowd {
     of: u64,
     arrived: u64,
     last: u64,
+    /// Whether the last one is not here any more.
+    left: bool,
 }
 
 impl Crowd {
     fn of(word: u64) -> Crowd {
-        Crowd { round: word >> 42 & ROUNDS, of: word >> 28 & FIELD, arrived: word >> 14 & FIELD, last: word & FIELD }
+        Crowd {
+            round: word >> 42 & ROUNDS,
+            of: word >> 28 & FIELD,
+            arrived: word >> 14 & FIELD,
+            last: word & FIELD,
+            left: word & LEFT != 0,
+        }
     }
 
     fn word(self) -> u64 {
-        (self.round & ROUNDS) << 42 | self.of << 28 | self.arrived << 14 | self.last
+        let left = if self.left { LEFT } else { 0 };
+        left | (self.round & ROUNDS) << 42 | self.of << 28 | self.arrived << 14 | self.last
     }
 
-    fn place(self, member: u32) -> u64 {
-        self.round << 33 | u64::from(member)
+    /// Whether the place, which has this number, counts among those who have arrived.
+    fn counts(self, place: Place, index: usize) -> bool {
+        let noted = if self.last == index as u64 { !self.left } else { place.is_counted() };
+        noted && self.arrived > 0 && place.round() == self.round
+    }
+}
+
+/// What the word of a place says.
+#[derive(Clone, Copy)]
+struct Place(u64);
+
+impl Place {
+    fn member(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn round(self) -> u64 {
+        self.0 >> 33 & ROUNDS
+    }
+
+    fn is_counted(self) -> bool {
+        self.0 & COUNTED != 0
+    }
+
+    fn taken(self, round: u64, member: u32) -> Place {
+        Place(self.freed().0.wrapping_add(ONE_USE) | round << 33 | u64::from(member))
+    }
+
+    fn is_same_use(self, other: Place) -> bool {
+        self.0 | COUNTED == other.0 | COUNTED
+    }
+
+    fn freed(self) -> Place {
+        Place(self.0 & !(ONE_USE - 1))
     }
 }
 
@@ -105,7 +149,7 @@ impl Barrier<'_> {
     /// Waits until `count` threads have come here, whoever they are; then all pass, and it begins anew.
     pub(crate) fn pass(&self, count: u64, by: Deadline) -> Result<(), BarrierError> {
         let places = self.places();
-        let (index, round) = loop {
+        let (index, mine) = loop {
             let seen = Crowd::of(self.words.word.load(Ordering::Acquire));
             if seen.arrived > 0 && seen.of != count {
                 return Err(BarrierError::Number { theirs: seen.of, ours: count });
@@ -117,41 +161,38 @@ impl Barrier<'_> {
                     self.forget(dead); // Nothing is left to do, unless the place names somebody who never was.
                     continue;
                 }
-                let next = Crowd { round: seen.round + 1, of: 0, arrived: 0, last: NOBODY };
+                let next = Crowd { round: seen.round + 1, of: 0, arrived: 0, last: NOBODY, left: false };
                 if self.change(seen, next) {
                     self.words.passed.ring_if_waiting();
                     return Ok(());
                 }
                 continue;
             }
-            let index = self.take_place(&places, seen)?;
+            let (index, mine) = self.take_place(&places, seen)?;
             moment();
-            if seen.arrived > 0 {
-                confirm(&places, seen);
-            }
-            let next = Crowd { of: count, arrived: seen.arrived + 1, last: index as u64, ..seen };
+            self.settle(&places, seen);
+            let next = Crowd { of: count, arrived: seen.arrived + 1, last: index as u64, left: false, ..seen };
             if self.change(seen, next) {
                 moment();
-                confirm(&places, next);
-                break (index, seen.round);
+                // Without a look at the word: it is counted until it leaves.
+                let _ = places.word(index * 8).compare_exchange(mine.0, mine.0 | COUNTED, Ordering::AcqRel, Ordering::Relaxed);
+                break (index, mine);
             }
-            places.word(index * 8).store(0, Ordering::Release);
+            self.free_place(&places, index, mine);
         };
         // The round is looked at, not the waking: who wakes for no reason waits on.
-        let passed = || (Crowd::of(self.words.word.load(Ordering::Acquire)).round != round).then_some(());
+        let passed = || (Crowd::of(self.words.word.load(Ordering::Acquire)).round != mine.round()).then_some(());
         let look = || {
             self.estate.look_around();
             true
         };
         let waited = wait_for(passed, &self.words.passed, Patience::unknown(), by, &look);
-        places.word(index * 8).store(0, Ordering::Release);
-        match waited {
-            Ok(()) => Ok(()),
-            // Whoever gives up takes its arrival back, unless the others have gone on meanwhile.
-            Err(cause) => match self.take_off(round) {
-                Some(arrived) => Err(BarrierError::Wait { arrived, of: count, cause }),
-                None => Ok(()),
-            },
+        let arrived = if waited.is_err() { self.leave(&places, index, mine) } else { None };
+        moment();
+        self.free_place(&places, index, mine);
+        match (waited, arrived) {
+            (Err(cause), Some(arrived)) => Err(BarrierError::Wait { arrived, of: count, cause }),
+            _ => Ok(()), // Also who gave up when the others had gone on.
         }
     }
 
@@ -159,18 +200,53 @@ impl Barrier<'_> {
     pub(crate) fn forget(&self, dead: u32) {
         let places = self.places();
         for index in 0..self.places_used() {
-            let place = places.word(index * 8).load(Ordering::Acquire);
-            if place as u32 != dead {
-                continue;
+            let place = Place(places.word(index * 8).load(Ordering::Acquire));
+            if place.member() == dead {
+                self.leave(&places, index, place);
+                moment();
+                self.free_place(&places, index, place);
             }
-            let crowd = Crowd::of(self.words.word.load(Ordering::Acquire));
-            let here = place >> 33 == crowd.round && crowd.arrived > 0;
-            let counted = here && (place & COUNTED != 0 || crowd.last == index as u64);
-            places.word(index * 8).store(0, Ordering::Release);
+        }
+    }
+
+    /// Takes the arrival of a place off, if it is still in this use and counted; returns how many had come.
+    fn leave(&self, places: &Region, index: usize, whose: Place) -> Option<u64> {
+        loop {
+            // The word first: who is not the last in it any more was settled before.
+            let seen = Crowd::of(self.words.word.load(Ordering::Acquire));
+            let place = Place(places.word(index * 8).load(Ordering::Acquire));
+            if !place.is_same_use(whose) || !seen.counts(place, index) {
+                return None;
+            }
+            self.settle(places, seen);
             moment();
-            if counted {
-                self.take_off(crowd.round);
+            if self.change(seen, Crowd { arrived: seen.arrived - 1, last: index as u64, left: true, ..seen }) {
+                return Some(seen.arrived);
             }
+        }
+    }
+
+    /// Frees a place, unless somebody else did so after it was left.
+    fn free_place(&self, places: &Region, index: usize, whose: Place) {
+        let word = places.word(index * 8);
+        let place = Place(word.load(Ordering::Acquire));
+        if place.is_same_use(whose) {
+            let _ = word.compare_exchange(place.0, place.freed().0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes in the last one's place what the word says of it, before the word speaks of somebody else.
+    fn settle(&self, places: &Region, seen: Crowd) {
+        if seen.last >= MOST_AT_BARRIER {
+            return;
+        }
+        let word = places.word(seen.last as usize * 8);
+        let place = Place(word.load(Ordering::Acquire));
+        let noted = if seen.left { place.freed() } else { Place(place.0 | COUNTED) };
+        let is_due = place.member() != 0 && place.round() == seen.round && place.is_counted() == seen.left;
+        // The word must still say so: else the place may be somebody else's, whom the exchange tells from the one it was looked at for.
+        if is_due && self.words.word.load(Ordering::Acquire) == seen.word() {
+            let _ = word.compare_exchange(place.0, noted.0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -184,8 +260,7 @@ impl Barrier<'_> {
     }
 
     /// A place of its own for this caller.
-    fn take_place(&self, places: &Region, crowd: Crowd) -> Result<usize, BarrierError> {
-        let mine = crowd.place(self.estate.me());
+    fn take_place(&self, places: &Region, crowd: Crowd) -> Result<(usize, Place), BarrierError> {
         let used = self.places_used();
         for index in 0..MOST_AT_BARRIER as usize {
             if index >= used {
@@ -197,8 +272,10 @@ impl Barrier<'_> {
                 self.words.places.fetch_max(index as u64 + 1, Ordering::AcqRel);
             }
             let word = places.word(index * 8);
-            if word.load(Ordering::Relaxed) == 0 && word.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return Ok(index);
+            let seen = Place(word.load(Ordering::Relaxed));
+            let mine = seen.taken(crowd.round, self.estate.me());
+            if seen.member() == 0 && word.compare_exchange(seen.0, mine.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return Ok((index, mine));
             }
         }
         Err(BarrierError::Wait { arrived: crowd.arrived, of: crowd.of, cause: WaitError::Timeout })
@@ -208,9 +285,9 @@ impl Barrier<'_> {
     fn somebody_dead(&self, places: &Region, round: u64) -> Option<u32> {
         let mut asked = vec![self.estate.me()];
         (0..self.places_used()).find_map(|index| {
-            let place = places.word(index * 8).load(Ordering::Acquire);
-            let member = place as u32;
-            if place == 0 || place >> 33 != round || asked.contains(&member) {
+            let place = Place(places.word(index * 8).load(Ordering::Acquire));
+            let member = place.member();
+            if member == 0 || place.round() != round || asked.contains(&member) {
                 return None;
             }
             asked.push(member);
@@ -218,33 +295,7 @@ impl Barrier<'_> {
         })
     }
 
-    /// One arrival less, unless the round is over; returns how many there were.
-    fn take_off(&self, round: u64) -> Option<u64> {
-        loop {
-            let seen = Crowd::of(self.words.word.load(Ordering::Acquire));
-            if seen.round != round {
-                return None;
-            }
-            // The last one's place is confirmed before nobody is the last any more.
-            confirm(&self.places(), seen);
-            if self.change(seen, Crowd { arrived: seen.arrived.saturating_sub(1), last: NOBODY, ..seen }) {
-                return Some(seen.arrived);
-            }
-        }
-    }
-
     fn change(&self, from: Crowd, to: Crowd) -> bool {
         self.words.word.compare_exchange(from.word(), to.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-}
-
-/// Notes in the last one's place that it was counted, if it is still there.
-fn confirm(places: &Region, crowd: Crowd) {
-    if crowd.last < MOST_AT_BARRIER {
-        let word = places.word(crowd.last as usize * 8);
-        let place = word.load(Ordering::Acquire);
-        if place != 0 && place >> 33 == crowd.round {
-            let _ = word.compare_exchange(place, place | COUNTED, Ordering::AcqRel, Ordering::Relaxed);
-        }
     }
 }

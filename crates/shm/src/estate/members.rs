@@ -9,7 +9,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 use super::layout::MOST_MEMBERS;
 use crate::placed::{Placed, Shared};
@@ -52,17 +53,29 @@ pub(crate) struct Members {
     slots: Vec<Shared<MemberWords>>,
     space: u64,
     began: u64,
-    watched: Mutex<HashMap<u32, Option<OwnedFd>>>,
+    watched: Mutex<HashMap<u32, Life>>,
+}
+
+/// What this process knows for certain of another one.
+enum Life {
+    /// This descriptor tells of its end.
+    Watched(OwnedFd),
+    Over,
 }
 
 impl Members {
     pub(crate) fn new(slots: Vec<Shared<MemberWords>>) -> Members {
-        Members { slots, space: pid_space(), began: began(std::process::id()).unwrap_or(0), watched: Mutex::default() }
+        let began = Stat::of(std::process::id()).map_or(0, |stat| stat.began);
+        Members { slots, space: pid_space(), began, watched: Mutex::default() }
     }
 
     /// Takes a slot for this process; none when all are taken.
     pub(crate) fn join(&self) -> Option<u32> {
-        let pid = std::process::id();
+        self.seat(std::process::id(), self.began)
+    }
+
+    /// The same for any process.
+    pub(super) fn seat(&self, pid: u32, began: u64) -> Option<u32> {
         for (slot, words) in self.slots.iter().enumerate() {
             let seen = words.word.load(Ordering::Relaxed);
             if seen & LIVE != 0 {
@@ -75,7 +88,7 @@ impl Members {
             let mine = LIVE | uses << 32 | u64::from(pid);
             if words.word.compare_exchange(seen, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 words.space.store(self.space, Ordering::Relaxed);
-                words.began.store(self.began, Ordering::Release);
+                words.began.store(began, Ordering::Release);
                 return Some(number(slot, uses));
             }
         }
@@ -99,8 +112,10 @@ impl Members {
         (word & LIVE != 0 && number(slot_of(member), uses_of(word)) == member).then_some(word as u32)
     }
 
-    /// All who are members, living or dead.
+    /// All who are members, living or dead. Those who are none any more are not watched any longer: whoever buried them
+    /// knows nothing of the descriptors that others have for them.
     pub(crate) fn all(&self) -> Vec<u32> {
+        self.watched().retain(|member, _| self.pid(*member).is_some());
         let word = |slot: usize| self.slots[slot].word.load(Ordering::Acquire);
         (0..self.slots.len()).filter(|slot| word(*slot) & LIVE != 0).map(|slot| number(slot, uses_of(word(slot)))).collect()
     }
@@ -118,31 +133,116 @@ impl Members {
         if space != self.space && space != 0 {
             return false; // Its number means nothing here; whoever shares its space tells.
         }
+        let expected = words.began.load(Ordering::Acquire);
         let mut watched = self.watched();
-        let life = watched.entry(member).or_insert_with(|| {
-            let pidfd = pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()?;
-            // The number may have been given to another process since.
-            let expected = words.began.load(Ordering::Acquire);
-            (expected == 0 || began(pid) == Some(expected)).then_some(pidfd)
-        });
-        let Some(pidfd) = life else { return true };
-        let mut asked = [PollFd::new(&*pidfd, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(poll(&mut asked, Some(&now)), Ok(1..))
+        if let Some(life) = watched.get(&member) {
+            return life.is_over();
+        }
+        let life = match Life::of(pid, expected) {
+            Ok(life) => life,
+            Err(doubt) => return doubt.is_over,
+        };
+        let over = life.is_over();
+        watched.insert(member, life);
+        over
     }
 
-    fn watched(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Option<OwnedFd>>> {
+    fn watched(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Life>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// When a process began; field 22 of its `stat`, counted behind the name, which may contain anything.
-fn began(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+/// The kernel could not tell for good (no descriptor left, a call that is forbidden here): ask again next time.
+struct Doubt {
+    /// The best answer for now. Only what is certain counts as an end: whoever is taken for dead loses its locks and its memory.
+    is_over: bool,
+}
+
+impl Life {
+    /// That of the process which had this number when it `began` (0 if that is not known).
+    fn of(pid: u32, began: u64) -> Result<Life, Doubt> {
+        let Some(id) = Pid::from_raw(pid as i32) else { return Ok(Life::Over) };
+        // The number may have been given to another process since; while the descriptor is open it stays who it is.
+        let opened = pidfd_open(id, PidfdFlags::empty());
+        let stat = Stat::of(pid);
+        match (opened, &stat) {
+            (Err(Errno::SRCH), _) => Ok(Life::Over),
+            (_, Ok(stat)) if began != 0 && stat.began != began => Ok(Life::Over),
+            (Ok(pidfd), Ok(_)) => Ok(Life::Watched(pidfd)),
+            (Ok(pidfd), Err(_)) => Err(Doubt { is_over: Life::Watched(pidfd).is_over() }),
+            (Err(_), Ok(stat)) => Err(Doubt { is_over: stat.ended }),
+            (Err(_), Err(_)) => Err(Doubt { is_over: test_kill_process(id) == Err(Errno::SRCH) }),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let Life::Watched(pidfd) = self else { return true };
+        let mut asked = [PollFd::new(pidfd, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut asked, Some(&now)), Ok(1..))
+    }
+}
+
+/// What `/proc` tells of a process.
+struct Stat {
+    /// When it began, in ticks since the machine did.
+    began: u64,
+    /// Whether it has ended, and nobody has asked for its status yet.
+    ended: bool,
+}
+
+impl Stat {
+    fn of(pid: u32) -> std::io::Result<Stat> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // Counted behind the name, which may contain anything: the state, and the beginning as the 22nd field of all.
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace());
+        let parsed = fields.and_then(|mut fields| {
+            let state = fields.next()?;
+            Some(Stat { began: fields.nth(18)?.parse().ok()?, ended: matches!(state, "Z" | "X") })
+        });
+        parsed.ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+    }
 }
 
 fn pid_space() -> u64 {
     let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     link.to_string_lossy().trim_start_matches("pid:[").trim_end_matches(']').parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_views() -> (Members, Members) {
+        let slots: Vec<Shared<MemberWords>> = (0..4).map(|_| Shared::in_private_memory(MemberWords::default())).collect();
+        (Members::new(slots.clone()), Members::new(slots))
+    }
+
+    #[test]
+    fn who_was_buried_by_another_is_not_watched_any_longer() {
+        let (one, other) = two_views();
+        for _ in 0..3 {
+            let mut process = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+            let member = one.seat(process.id(), Stat::of(process.id()).unwrap().began).unwrap();
+            assert!(!one.is_dead(member) && !other.is_dead(member));
+            process.kill().unwrap();
+            let began = std::time::Instant::now();
+            while !one.is_dead(member) {
+                assert!(began.elapsed().as_secs() < 10, "its end is seen although its parent has not asked for its status");
+            }
+            process.wait().unwrap();
+            assert!(other.is_dead(member));
+            one.free(member);
+            assert!(other.all().is_empty() && other.watched().is_empty(), "a descriptor is kept for nobody");
+        }
+    }
+
+    #[test]
+    fn a_number_that_was_given_to_another_process_is_no_life() {
+        let (one, _) = two_views();
+        let mut process = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let member = one.seat(process.id(), 1).unwrap();
+        assert!(one.is_dead(member) && one.is_dead(member));
+        process.kill().and_then(|()| process.wait()).unwrap();
+    }
 }

@@ -307,22 +307,38 @@ impl Estate {
             return;
         }
         self.looked.store(now.max(1), Ordering::Relaxed);
-        self.bury_the_dead();
+        if self.bury_all(false).contains(&Burial::Hindered) {
+            // It took seconds to find that out, and it will not be over at once.
+            self.looked.store(now + 5_000, Ordering::Relaxed);
+        }
     }
 
     /// Puts the affairs of all members that have died in order; returns how many there were.
     pub fn bury_the_dead(self: &Arc<Self>) -> usize {
-        let dead: Vec<u32> = self.members.all().into_iter().filter(|member| self.members.is_dead(*member)).collect();
-        dead.into_iter().filter(|member| self.bury(*member)).count()
+        self.bury_all(true).into_iter().filter(|burial| *burial == Burial::Done).count()
     }
 
-    /// One burial at a time; whoever comes second finds the work done.
-    fn bury(self: &Arc<Self>, dead: u32) -> bool {
-        if self.header.burial.take(self.me, Deadline::after(Duration::from_secs(2)), &*self.is_dead).is_err() {
-            return false;
+    fn bury_all(self: &Arc<Self>, patiently: bool) -> Vec<Burial> {
+        let dead: Vec<u32> = self.members.all().into_iter().filter(|member| self.members.is_dead(*member)).collect();
+        dead.into_iter().map(|member| self.bury(member, patiently)).collect()
+    }
+
+    /// One burial at a time; whoever comes second finds the work done, and leaves it to the first one if it has no patience.
+    fn bury(self: &Arc<Self>, dead: u32, patiently: bool) -> Burial {
+        let burial = &self.header.burial;
+        let mine = match burial.try_take(self.me) {
+            Ok(()) => true,
+            Err(holder) if !patiently => self.is_dead(holder) && burial.inherit(holder, self.me),
+            Err(_) => burial.take(self.me, Deadline::after(Duration::ZERO), &*self.is_dead).is_ok(),
+        };
+        if !mine {
+            return Burial::Others;
         }
-        let buried = self.members.pid(dead).is_some() && self.settle_affairs(dead);
-        if buried {
+        let buried = match self.members.pid(dead) {
+            None => Burial::Others,
+            Some(_) => self.settle_affairs(dead),
+        };
+        if buried == Burial::Done {
             self.members.free(dead);
             self.header.deaths.fetch_add(1, Ordering::Relaxed);
         }
@@ -330,17 +346,27 @@ impl Estate {
         buried
     }
 
-    /// Leases go back, objects and blocks that it alone held are freed.
-    fn settle_affairs(self: &Arc<Self>, member: u32) -> bool {
+    /// Leases go back, objects and blocks that it alone held are freed. Whoever is hindered leaves the rest, and the dead one its seat, to the
+    /// next look: each step can be done again.
+    fn settle_affairs(self: &Arc<Self>, member: u32) -> Burial {
         if self.hold_directory().is_err() {
-            return false;
+            return Burial::Hindered;
         }
-        self.bury_holder(member);
-        self.end_orphans();
-        let spoken_of = self.blocks_spoken_of();
+        let mut buried = self.bury_holder(member);
+        let mut spoken_of = None;
+        if buried == Burial::Done {
+            self.end_orphans();
+            match self.blocks_spoken_of() {
+                Ok(blocks) => spoken_of = blocks,
+                Err(_) => buried = Burial::Hindered,
+            }
+        }
         self.header.directory.let_go_quietly();
-        self.blocks.bury(member, self.me, &|block| spoken_of.contains(&block));
-        true
+        if buried == Burial::Done {
+            // Where records make no sense, any block may be one that is still to be read.
+            self.blocks.bury(member, self.me, &|block| spoken_of.as_ref().is_none_or(|blocks| blocks.contains(&block)));
+        }
+        buried
     }
 
     /// Leaves the family. Objects and blocks of this process that are still in use elsewhere in it stay until the process
@@ -357,6 +383,17 @@ impl Drop for Estate {
             self.leave();
         }
     }
+}
+
+/// What became of somebody's affairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Burial {
+    /// They are in order.
+    Done,
+    /// Somebody else is at it, or has done it.
+    Others,
+    /// Somebody who lives and does not move holds what is needed for it.
+    Hindered,
 }
 
 /// How many queues an object of a kind has.
@@ -384,20 +421,23 @@ fn emptied(kind: u8) -> Option<Names> {
     if kind == KIND_DEPOSIT { Some(deposit::empty) } else { names_of(kind) }
 }
 
-/// Gives back what a dead member had leased.
-fn settle(queues: Vec<Queue>, dead: u32, hand: Hand<'_>) {
+/// Gives back what a dead member had leased. Words that make no sense are nobody's to repair, but whoever does not move is in the way.
+fn settle(queues: Vec<Queue>, dead: u32, hand: Hand<'_>) -> Burial {
     let mut queues = queues.into_iter();
     let (first, second) = (queues.next(), queues.next());
-    let Some(questions) = first.map(Arc::new) else { return };
+    let Some(questions) = first.map(Arc::new) else { return Burial::Done };
+    let mut settled = Ok(());
     if let Some(answers) = second {
         let answers = answers.answering(Arc::clone(&questions));
-        let _ = answers.settle_if_held_by(dead, hand);
+        settled = answers.settle_the_dead(hand);
         answers.forget_dead_sleepers();
     }
-    if questions.is_leased() {
-        let _ = questions.recover(dead, hand);
+    // A question whose answer was published must not go back before it is finished.
+    if questions.is_leased() && !matches!(settled, Err(QueueError::Wait(_))) {
+        settled = questions.recover(dead, hand).map(drop);
     }
     questions.forget_dead_sleepers();
+    if matches!(settled, Err(QueueError::Wait(_))) { Burial::Hindered } else { Burial::Done }
 }
 
 /// For waits of microseconds: longer means that a holder was stopped, and then an error is better than silence.

@@ -8,15 +8,18 @@
 //! before it is gone from its queue. So an object that nobody holds and no record names is not wanted, whatever its count
 //! says: a death between the count and the record leaves it too high, and is settled by a look at all records.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use super::layout::{MOST_MEMBERS, MOST_OBJECTS, OBJECT_PAGE};
 use super::members::slot_of;
-use super::{Estate, EstateError};
+use super::{Burial, Estate, EstateError};
 use crate::mortality::moment;
 use crate::placed::{Placed, Region, Shared};
-use crate::queue::{Ground, Hand, Queue, QueueWords, Record};
+use crate::queue::{Ground, Hand, Queue, QueueError, QueueWords, Record};
 use crate::sync::{AtomicU64, Ordering};
+use crate::wait::{Deadline, WaitError};
 
 /// Names are at most this long.
 pub const MOST_NAME: usize = 240;
@@ -24,16 +27,16 @@ pub const MOST_NAME: usize = 240;
 const FREE: u64 = 0;
 const MAKING: u64 = 1;
 const LIVE: u64 = 2;
-const DYING: u64 = 3;
+pub(super) const DYING: u64 = 3;
 
 /// An object's entry in the directory.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Entry {
     /// `number of uses (32) · kind (8) · stage (8)`
-    state: AtomicU64,
+    pub(super) state: AtomicU64,
     /// Who makes or ends it.
-    busy: AtomicU64,
+    pub(super) busy: AtomicU64,
     /// A name's fingerprint, 0 for none.
     name: AtomicU64,
     _spare: AtomicU64,
@@ -49,7 +52,7 @@ pub(crate) struct ObjectWords {
     holders: [AtomicU64; MOST_MEMBERS / 64],
     /// Records and table entries that name it.
     named: AtomicU64,
-    /// The member and the thread that made it.
+    /// The process (above) and the member that made it, and the thread.
     pub(crate) maker: AtomicU64,
     pub(crate) maker_thread: AtomicU64,
     name_len: AtomicU64,
@@ -76,6 +79,8 @@ pub struct Held {
     estate: Arc<Estate>,
     number: u64,
     kind: u8,
+    /// The items of its leased queue that this process has taken, by their cells, and the thread that took each.
+    leases: Mutex<HashMap<u32, u64>>,
 }
 
 impl Held {
@@ -102,6 +107,26 @@ impl Held {
     pub fn maker(&self) -> (u32, u64) {
         let words = self.estate.object_words(self.slot());
         (words.maker.load(Ordering::Acquire) as u32, words.maker_thread.load(Ordering::Relaxed))
+    }
+
+    /// The process that made it, whatever has become of that.
+    pub fn maker_pid(&self) -> u32 {
+        (self.estate.object_words(self.slot()).maker.load(Ordering::Acquire) >> 32) as u32
+    }
+
+    /// Notes that a thread of this process has taken an item on a lease.
+    pub fn lease_begins(&self, cell: u32, thread: u64) {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).insert(cell, thread);
+    }
+
+    /// Forgets it, before anybody else can take the item.
+    pub fn lease_ends(&self, cell: u32) {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(&cell);
+    }
+
+    /// Whether that thread of this process took the item.
+    pub fn is_leased_to(&self, cell: u32, thread: u64) -> bool {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).get(&cell) == Some(&thread)
     }
 
     /// One of the queues in its room, which `of` share.
@@ -135,7 +160,7 @@ impl Estate {
         self.segment.place(self.layout.pages() + slot * OBJECT_PAGE + OWN_WORDS)
     }
 
-    fn entry(&self, slot: usize) -> Shared<Entry> {
+    pub(super) fn entry(&self, slot: usize) -> Shared<Entry> {
         self.segment.place(self.layout.directory() + slot * size_of::<Entry>())
     }
 
@@ -198,7 +223,7 @@ impl Estate {
         self.segment.reserve(self.layout.pages() + slot * OBJECT_PAGE, OBJECT_PAGE)?;
         let words = self.object_words(slot);
         words.maker_thread.store(thread, Ordering::Relaxed);
-        words.maker.store(self.me().into(), Ordering::Relaxed);
+        words.maker.store(u64::from(std::process::id()) << 32 | u64::from(self.me()), Ordering::Relaxed);
         let name = name.unwrap_or_default().as_bytes();
         for (word, bytes) in words.name_text.iter().zip(name.chunks(8)) {
             let mut text = [0; 8];
@@ -272,7 +297,7 @@ impl Estate {
             return Ok(held);
         }
         self.set_holder(slot, self.me(), true);
-        let held = Arc::new(Held { estate: Arc::clone(self), number, kind: (seen >> 8) as u8 });
+        let held = Arc::new(Held { estate: Arc::clone(self), number, kind: (seen >> 8) as u8, leases: Mutex::default() });
         known.insert(number, Arc::downgrade(&held));
         Ok(held)
     }
@@ -365,10 +390,10 @@ impl Estate {
         if suspects.is_empty() {
             return;
         }
-        let mut named = std::collections::HashSet::new();
+        let mut named = HashSet::new();
         let whole = self.each_record(&mut |record| named.extend(record.objects()));
-        if !whole {
-            return; // Words that make no sense: nothing is known for certain.
+        if whole != Ok(true) {
+            return; // Words that make no sense, or somebody in the way: nothing is known for certain.
         }
         for slot in 0..self.objects_high() {
             let seen = self.entry(slot).state.load(Ordering::Acquire);
@@ -416,6 +441,12 @@ impl Estate {
     fn end(self: &Arc<Self>, slot: usize, candidates: &mut Vec<u64>) {
         let entry = self.entry(slot);
         let seen = entry.state.load(Ordering::Relaxed);
+        // As a reader does: while a record is there it speaks for its block, and when it is gone the block is this process's own.
+        let claim = |record: &Record| {
+            if let Some((block, _)) = record.block() {
+                self.adopt(block);
+            }
+        };
         let free_record = &mut |record: &Record| {
             if let Some((block, _)) = record.block() {
                 self.blocks().free(block);
@@ -424,12 +455,11 @@ impl Estate {
                 self.count_named(object, false);
                 candidates.push(object);
             }
-            true
         };
         for part in 0..super::queues_of((seen >> 8) as u8) {
             let queue = self.queue_of(slot, part, super::queues_of((seen >> 8) as u8));
             // Damaged words end the walk; what was left is lost to the family, not to the kernel.
-            let _ = queue.look_through(free_record, self.hand());
+            let _ = queue.empty_out(&claim, free_record, self.hand());
         }
         if let Some(emptied) = super::emptied((seen >> 8) as u8) {
             for object in emptied(self, slot) {
@@ -444,8 +474,9 @@ impl Estate {
         entry.state.store(seen >> 8 << 8 | FREE, Ordering::Release);
     }
 
-    /// Takes a dead (or leaving) member's hands off all objects. The directory is held.
-    pub(super) fn bury_holder(self: &Arc<Self>, dead: u32) {
+    /// Takes a dead member's hands off all objects, those excepted where somebody who does not move is in the way. The directory is held.
+    pub(super) fn bury_holder(self: &Arc<Self>, dead: u32) -> Burial {
+        let mut buried = Burial::Done;
         for slot in 0..self.objects_high() {
             let entry = self.entry(slot);
             let seen = entry.state.load(Ordering::Acquire);
@@ -454,7 +485,10 @@ impl Estate {
                     let parts = super::queues_of((seen >> 8) as u8);
                     // Answers first: who inherits that latch finishes the question which its holder had just answered.
                     let queues: Vec<Queue> = (0..parts).map(|part| self.queue_of(slot, part, parts)).collect();
-                    super::settle(queues, dead, self.hand());
+                    if super::settle(queues, dead, self.brief_hand()) == Burial::Hindered {
+                        buried = Burial::Hindered;
+                        continue;
+                    }
                     if (seen >> 8) as u8 == super::KIND_MUTEX {
                         super::mutex::forget_at_barrier(self, slot, dead);
                     }
@@ -470,36 +504,42 @@ impl Estate {
                 _ => {}
             }
         }
+        buried
     }
 
-    /// The blocks that any record of any queue speaks of.
-    pub(super) fn blocks_spoken_of(self: &Arc<Self>) -> std::collections::HashSet<u64> {
-        let mut found = std::collections::HashSet::new();
-        self.each_record(&mut |record| found.extend(record.block().map(|(block, _)| block)));
+    /// The blocks that any record of any queue or any deposit speaks of; none when some record makes no sense.
+    pub(super) fn blocks_spoken_of(self: &Arc<Self>) -> Result<Option<HashSet<u64>>, WaitError> {
+        let mut found = HashSet::new();
+        let whole = self.each_record(&mut |record| found.extend(record.block().map(|(block, _)| block)))?;
         for slot in 0..self.objects_high() {
             let seen = self.entry(slot).state.load(Ordering::Acquire);
             if stage_of(seen) != FREE && (seen >> 8) as u8 == super::KIND_DEPOSIT {
                 found.extend(super::deposit::block_of(self, slot));
             }
         }
-        found
+        Ok(whole.then_some(found))
     }
 
-    /// Looks at all records of all queues; false when one of them could not be read to its end.
-    fn each_record(self: &Arc<Self>, look: &mut dyn FnMut(&Record)) -> bool {
+    /// Looks at all records of all queues, also of those whose end was begun by somebody who died over it; false when one of them could not be
+    /// read to its end.
+    fn each_record(self: &Arc<Self>, look: &mut dyn FnMut(&Record)) -> Result<bool, WaitError> {
         let mut whole = true;
         for slot in 0..self.objects_high() {
             let seen = self.entry(slot).state.load(Ordering::Acquire);
-            let parts = if stage_of(seen) == LIVE { super::queues_of((seen >> 8) as u8) } else { 0 };
+            let parts = if matches!(stage_of(seen), LIVE | DYING) { super::queues_of((seen >> 8) as u8) } else { 0 };
             for part in 0..parts {
                 let note = &mut |record: &Record| {
                     look(record);
                     true
                 };
-                whole &= self.queue_of(slot, part, parts).look_through(note, self.hand()).is_ok();
+                match self.queue_of(slot, part, parts).look_through(note, self.brief_hand()) {
+                    Ok(()) => {}
+                    Err(QueueError::Wait(cause)) => return Err(cause),
+                    Err(_) => whole = false,
+                }
             }
         }
-        whole
+        Ok(whole)
     }
 
     /// Whether so many objects live that what can do without another one should.
@@ -513,7 +553,12 @@ impl Estate {
     }
 
     pub(crate) fn hand(&self) -> Hand<'_> {
-        Hand { me: self.me(), is_dead: &*self.is_dead, by: super::patient() }
+        self.hand_by(super::patient())
+    }
+
+    /// For what is tried again later: waits no longer for a latch than it takes to tell who lost its core from who was stopped.
+    fn brief_hand(&self) -> Hand<'_> {
+        self.hand_by(Deadline::after(Duration::ZERO))
     }
 }
 

@@ -1,10 +1,10 @@
-//! A hostile neighbour: whatever stands in shared words, calls end with a result or an error.
+//! A hostile neighbour, and neighbours that died or do not move: whatever stands in shared words, calls end with a result or an error.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::queue::{Parcel, Record};
+use crate::queue::{Leased, Parcel, Record, WITH_BLOCK};
 
 fn estate() -> Arc<Estate> {
     Estate::open(Arc::new(Heap::private("test").unwrap()), 1).unwrap()
@@ -59,7 +59,7 @@ fn garbage_in_the_words_of_a_queue_is_an_error_and_no_crash() {
             if let Ok(Some(leased)) = queue.lease(&mut record, &|_| (), hand(&estate)) {
                 let _ = queue.finish(leased.cell, hand(&estate));
             }
-            let _ = (queue.recover(5, hand(&estate)), queue.others_work(hand(&estate)), queue.len(), queue.unfinished());
+            let _ = (queue.recover(5, hand(&estate)), queue.others_work(&|_| true, hand(&estate)), queue.len(), queue.unfinished());
             if let Some((block, len)) = record.block() {
                 drop(estate.received(block, len).inspect(|block| block.leave()));
             }
@@ -133,4 +133,73 @@ fn an_object_ends_with_its_last_holder_and_its_number_is_never_used_again() {
     }
     assert!(estate.hold(u64::MAX).is_err() && estate.hold(0).is_err());
     assert_eq!(estate.objects(), 0);
+}
+
+/// A member whose process has ended: the first one of the machine did not begin then.
+fn somebody_dead(estate: &Estate) -> u32 {
+    estate.members.seat(1, u64::MAX).unwrap()
+}
+
+/// Writes a record that speaks of a block, which belongs to `writer`.
+fn push_block(estate: &Estate, queue: &Queue, writer: u32) {
+    let block = estate.blocks.claim(40_000, writer).unwrap();
+    let words: [&[u8]; 2] = [&block.to_le_bytes(), &40_000_u64.to_le_bytes()];
+    queue.push(&[Parcel { flags: WITH_BLOCK, meta_words: 0, pieces: &words }], estate.hand()).unwrap();
+}
+
+#[test]
+fn who_does_not_move_delays_a_burial_and_spoils_nothing() {
+    for leased in [false, true] {
+        let estate = estate();
+        let held = estate.make_channel(0, leased, 1).unwrap();
+        let (queue, dead) = (held.queue(0, 1), somebody_dead(&estate));
+        push_block(&estate, &queue, dead);
+        let mut record = Record::default();
+        if leased {
+            let hand = Hand { me: dead, ..estate.hand() };
+            assert!(queue.lease(&mut record, &|_| (), hand).unwrap().is_some());
+        }
+        let (inside, is_inside) = std::sync::mpsc::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let (queue, estate) = (&queue, &estate);
+            scope.spawn(move || {
+                let stand_still = &mut |_: &Record| {
+                    inside.send(()).unwrap();
+                    may_go_on.recv().is_err()
+                };
+                queue.look_through(stand_still, estate.hand()).unwrap();
+            });
+            is_inside.recv().unwrap();
+            assert_eq!(estate.bury_the_dead(), 0, "the readers' latch cannot be had");
+            assert!(estate.members().contains(&dead), "and somebody has to try again");
+            assert_eq!(estate.blocks_in_use(), 1, "what the record speaks of is still there");
+            drop(go_on);
+        });
+        assert_eq!(estate.bury_the_dead(), 1);
+        assert!(!estate.members().contains(&dead));
+        assert_eq!((estate.blocks_in_use(), queue.len()), (1, 1));
+        if leased {
+            let again = queue.lease(&mut record, &|_| (), estate.hand()).unwrap();
+            assert!(matches!(again, Some(Leased { returns: 1, .. })), "{again:?}");
+        }
+    }
+}
+
+#[test]
+fn a_block_is_freed_once_although_two_died_over_the_end_of_its_queue() {
+    let estate = estate();
+    let (writer, ender) = (somebody_dead(&estate), somebody_dead(&estate));
+    let held = estate.make_channel(0, false, 1).unwrap();
+    push_block(&estate, &held.queue(0, 1), writer);
+    let entry = estate.entry(held.slot());
+    entry.busy.store(ender.into(), Ordering::Relaxed);
+    entry.state.store(entry.state.load(Ordering::Relaxed) >> 8 << 8 | objects::DYING, Ordering::Release);
+    drop(held);
+    assert_eq!(estate.bury(writer, true), Burial::Done);
+    let other = estate.block(40_000).unwrap();
+    assert_eq!(estate.bury(ender, true), Burial::Done);
+    assert_eq!(estate.blocks_in_use(), 1, "only what somebody has since");
+    drop(other);
+    assert_eq!((estate.blocks_in_use(), estate.objects()), (0, 0));
 }

@@ -1,7 +1,7 @@
 //! Items that stay in the queue until their taker is done, and come back when it dies.
 
 use super::words::{At, State};
-use super::{Hand, Queue, QueueError, Record};
+use super::{Hand, Pushed, Queue, QueueError, Record};
 use crate::corrupt::Corrupt;
 use crate::mortality::moment;
 use crate::sync::Ordering;
@@ -75,13 +75,42 @@ impl Queue {
     pub(super) fn finish_at(&self, cell: u32, holder: Option<u32>, hand: Hand<'_>) -> Result<(), QueueError> {
         self.take_read(hand)?;
         let finished = self.finish_held(cell, holder);
+        self.let_go_of_finished();
+        finished
+    }
+
+    /// Finishes the item leased to the caller at `cell` if `publish` says that its answer was written. Both under the latch: what was
+    /// published cannot fail to be finished because somebody else does not move.
+    pub(super) fn finish_with(
+        &self,
+        cell: u32,
+        publish: impl FnOnce() -> Result<Pushed, QueueError>,
+        hand: Hand<'_>,
+    ) -> Result<Pushed, QueueError> {
+        self.take_read(hand)?;
+        let published = (|| {
+            let state = self.state_at(cell, self.mask()?);
+            if !state.is_some_and(|state| state.stage() == State::TAKEN && state.holder() == hand.me) {
+                return Err(QueueError::LeaseOver);
+            }
+            let pushed = publish()?;
+            if pushed == Pushed::Some(1) {
+                self.finish_held(cell, Some(hand.me))?;
+            }
+            Ok(pushed)
+        })();
+        self.let_go_of_finished();
+        published
+    }
+
+    /// Lets go of the readers' latch, and wakes whoever waits for items to be finished.
+    fn let_go_of_finished(&self) {
         self.words.read.latch.let_go();
         self.words.room.ring_if_waiting_for_published();
         self.words.done.ring_if_waiting_for_published();
         if self.is_closed() {
             self.words.items.ring_if_waiting_for_published();
         }
-        finished
     }
 
     fn finish_held(&self, cell: u32, holder: Option<u32>) -> Result<(), QueueError> {
@@ -216,6 +245,33 @@ impl Queue {
         looked
     }
 
+    /// Takes everything out, for whoever ends the queue. `claim` sees each record that is not finished while it is still there, `each` when it
+    /// is gone: should the caller die in between, whoever goes on after it meets no record twice.
+    pub(crate) fn empty_out(&self, claim: &dyn Fn(&Record), each: &mut dyn FnMut(&Record), hand: Hand<'_>) -> Result<(), QueueError> {
+        self.take_read(hand)?;
+        let emptied = (|| {
+            let mask = self.mask()?;
+            let tail = At::load(&self.words.write.tail, Ordering::Acquire);
+            let mut record = Record::default();
+            for (at, state) in self.records(mask)? {
+                let need = self.fetch(at, tail.since(at).1, mask, &mut record)?;
+                let unfinished = state.stage() != State::DONE;
+                if unfinished {
+                    claim(&record);
+                }
+                moment();
+                self.words.read.head.store(at.after(1, need).word(), Ordering::Release);
+                moment();
+                if unfinished {
+                    each(&record);
+                }
+            }
+            Ok(())
+        })();
+        self.words.read.latch.let_go_quietly();
+        emptied
+    }
+
     /// The state of the record at `cell`, if a record begins there; under the latch.
     fn state_at(&self, cell: u32, mask: u32) -> Option<State> {
         let head = At::load(&self.words.read.head, Ordering::Relaxed);
@@ -224,20 +280,13 @@ impl Queue {
         inside.then(|| State(self.ring.word(Self::place(cell, mask)).load(Ordering::Relaxed)))
     }
 
-    /// Whether the item at `cell` is still leased to the caller.
-    pub(super) fn is_leased_to(&self, cell: u32, hand: Hand<'_>) -> Result<bool, QueueError> {
-        self.take_read(hand)?;
-        let state = self.mask().map(|mask| self.state_at(cell, mask));
-        self.words.read.latch.let_go_quietly();
-        Ok(state?.is_some_and(|state| state.stage() == State::TAKEN && state.holder() == hand.me))
-    }
-
-    /// Whether somebody other than the caller still works on an item.
-    pub fn others_work(&self, hand: Hand<'_>) -> Result<bool, QueueError> {
+    /// Whether somebody other than the caller still works on an item, which may come back; `mine` knows the cells of what the caller has itself.
+    pub fn others_work(&self, mine: &dyn Fn(u32) -> bool, hand: Hand<'_>) -> Result<bool, QueueError> {
         self.take_read(hand)?;
         let records = self.mask().map_err(QueueError::from).and_then(|mask| self.records(mask));
         self.words.read.latch.let_go_quietly();
-        Ok(records?.iter().any(|(_, state)| state.stage() == State::TAKEN && state.holder() != hand.me))
+        let taken = |state: &State| state.stage() == State::TAKEN;
+        Ok(records?.iter().any(|(at, state)| taken(state) && (state.holder() != hand.me || !mine(at.cells))))
     }
 
     /// Waits until every item that was written before the call is finished.

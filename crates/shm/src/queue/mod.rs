@@ -38,6 +38,8 @@ pub use read::{Record, WITH_BLOCK, WITH_OBJECTS};
 pub use words::At;
 use words::WriteSide;
 pub(crate) use words::{CELL, QueueWords};
+#[cfg(loom)]
+pub use write::DeathOver;
 pub use write::{Parcel, Pushed};
 
 use crate::corrupt::Corrupt;
@@ -104,11 +106,16 @@ pub struct Queue {
 impl Queue {
     /// A queue in this process's own memory, for tests and models.
     pub fn private(cells_log: u64, capacity: usize, leased: bool) -> Queue {
+        Self::private_growing(cells_log, cells_log, capacity, leased)
+    }
+
+    /// The same with a ring that may grow.
+    pub fn private_growing(cells_log: u64, most_log: u64, capacity: usize, leased: bool) -> Queue {
         let words = Shared::in_private_memory(QueueWords::default());
         let queue = Queue {
             words,
-            ring: Region::in_private_memory(CELL << cells_log),
-            most_log: cells_log,
+            ring: Region::in_private_memory(CELL << most_log),
+            most_log,
             #[cfg(not(loom))]
             ground: None,
             questions: None,
@@ -194,6 +201,11 @@ impl Queue {
         Ok(before == 0)
     }
 
+    /// Who holds one of its latches just now: whoever waits for one in vain waits for that member.
+    pub fn latch_holder(&self) -> Option<u32> {
+        [self.words.read.latch.holder(), self.words.write.latch.holder()].into_iter().find(|holder| *holder != 0)
+    }
+
     /// Wakes all readers to look again.
     pub fn wake_readers(&self) {
         self.words.items.ring_if_waiting();
@@ -207,28 +219,30 @@ impl Queue {
         }
     }
 
-    /// Settles what a dead member was about to answer, if it died with the writers' latch.
-    #[cfg(not(loom))]
-    pub(crate) fn settle_if_held_by(&self, dead: u32, hand: Hand<'_>) -> Result<(), QueueError> {
-        if self.words.write.latch.inherit(dead, hand.me) {
-            let settled = self.settle_intent(hand);
-            self.words.write.latch.let_go();
-            settled?;
-        }
+    /// Makes sure that what dead members were about to answer is settled, by the caller or by whoever inherited the writers' latch before
+    /// it and may still be at it.
+    pub fn settle_the_dead(&self, hand: Hand<'_>) -> Result<(), QueueError> {
+        self.take_write(hand)?;
+        self.words.write.latch.let_go();
         Ok(())
     }
 
     /// Takes the writers' latch, and finishes what a dead holder had begun.
     #[inline(always)]
     fn take_write(&self, hand: Hand<'_>) -> Result<(), QueueError> {
-        if let Taken::Inherited(_) = self.words.write.latch.take(hand.me, hand.by, hand.is_dead)? {
-            self.settle_intent(hand)?;
+        match self.words.write.latch.take(hand.me, hand.by, hand.is_dead)? {
+            Taken::Free => Ok(()),
+            Taken::Inherited(dead) => self.settle_inherited(dead, hand),
         }
-        Ok(())
+    }
+
+    /// Settles what the dead holder of the writers' latch was about to do. What cannot be settled now stays its: the next taker tries again.
+    #[cold]
+    fn settle_inherited(&self, dead: u32, hand: Hand<'_>) -> Result<(), QueueError> {
+        self.settle_intent(hand).inspect_err(|_| self.words.write.latch.bequeath(dead))
     }
 
     /// What the last holder of the writers' latch was about to answer: finished if the answer was published, else not.
-    #[cold]
     fn settle_intent(&self, hand: Hand<'_>) -> Result<(), QueueError> {
         let write: &WriteSide = &self.words.write;
         let question = write.intent_for.load(Ordering::Acquire);
@@ -238,7 +252,10 @@ impl Queue {
             if (1..1 << 31).contains(&behind)
                 && let Some(questions) = &self.questions
             {
-                questions.finish_at(question as u32 - 1, None, hand)?;
+                match questions.finish_at(question as u32 - 1, None, hand) {
+                    Ok(()) | Err(QueueError::LeaseOver) => {} // It may have died after the one and before it could say so.
+                    Err(error) => return Err(error),
+                }
             }
             write.intent_for.store(0, Ordering::Release);
         }
@@ -248,10 +265,10 @@ impl Queue {
     /// Takes the readers' latch, and counts anew what a dead holder may have left half counted.
     #[inline(always)]
     fn take_read(&self, hand: Hand<'_>) -> Result<(), QueueError> {
-        if let Taken::Inherited(_) = self.words.read.latch.take(hand.me, hand.by, hand.is_dead)? {
-            self.recount()?;
+        match self.words.read.latch.take(hand.me, hand.by, hand.is_dead)? {
+            Taken::Free => Ok(()),
+            Taken::Inherited(dead) => self.recount().inspect_err(|_| self.words.read.latch.bequeath(dead)),
         }
-        Ok(())
     }
 
     /// Cells in use as a mask, checked.

@@ -251,10 +251,9 @@ impl Queue {
     }
 }
 
-/// Waits until one of the queues has items or is closed. `between` is asked now and then.
+/// Waits on the readers' bells of all the queues until `ready` says so. `between` is asked now and then.
 #[cfg(not(loom))]
-pub fn wait_for_any(queues: &[&Queue], by: Deadline, between: &dyn Fn() -> bool) -> Result<(), WaitError> {
-    let ready = || queues.iter().any(|queue| queue.may_have_items() || queue.is_closed());
+pub fn wait_for_any(queues: &[&Queue], ready: &dyn Fn() -> bool, by: Deadline, between: &dyn Fn() -> bool) -> Result<(), WaitError> {
     let bells: Vec<&Bell> = queues.iter().map(|queue| &*queue.words.items).collect();
-    wait_on_any(&ready, &bells, by, between)
+    wait_on_any(ready, &bells, by, between)
 }

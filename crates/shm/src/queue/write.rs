@@ -5,7 +5,7 @@ use super::{Hand, Queue, QueueError};
 use crate::corrupt::Corrupt;
 use crate::mortality::moment;
 use crate::sync::Ordering;
-use crate::wait::{Patience, wait_for};
+use crate::wait::{Patience, WaitError, wait_for};
 
 /// Looks of a waiting writer that are only content with room for many.
 const PATIENT_LOOKS: u32 = 60;
@@ -30,6 +30,18 @@ impl Parcel<'_> {
     fn len(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len()).sum()
     }
+}
+
+/// How far a worker came that died over its answer.
+#[cfg(loom)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeathOver {
+    /// It had said what it is about to do.
+    Intent,
+    /// The answer was published.
+    Published,
+    /// The question was finished, too.
+    Finished,
 }
 
 /// What became of parcels.
@@ -58,10 +70,14 @@ impl Queue {
     pub fn push_all(&self, mut parcels: &[Parcel<'_>], hand: Hand<'_>, between: &dyn Fn() -> bool) -> Result<Pushed, QueueError> {
         let mut written = 0;
         loop {
-            match self.push(parcels, hand)? {
-                Pushed::Closed if written == 0 => return Ok(Pushed::Closed),
-                Pushed::Closed => return Ok(Pushed::Some(written)),
-                Pushed::Some(count) => {
+            match self.push(parcels, hand) {
+                Ok(Pushed::Closed) if written == 0 => return Ok(Pushed::Closed),
+                Ok(Pushed::Closed) => return Ok(Pushed::Some(written)),
+                // A latch is not waited for without end; who has time asks again.
+                Err(QueueError::Wait(WaitError::Timeout)) if !hand.by.expired() => continue,
+                Err(error) if written == 0 => return Err(error),
+                Err(_) => return Ok(Pushed::Some(written)),
+                Ok(Pushed::Some(count)) => {
                     written += count;
                     parcels = &parcels[count..];
                     if parcels.is_empty() {
@@ -86,29 +102,45 @@ impl Queue {
     pub fn answer(&self, question: u32, parcel: &Parcel<'_>, hand: Hand<'_>) -> Result<Pushed, QueueError> {
         let questions = self.questions.as_ref().expect("only a queue of answers is asked");
         self.take_write(hand)?;
-        let answered = (|| {
-            if !questions.is_leased_to(question, hand)? {
-                return Err(QueueError::LeaseOver);
-            }
-            let tail = At::load(&self.words.write.tail, Ordering::Relaxed);
-            self.words.write.intent_at.store(tail.cells.into(), Ordering::Relaxed);
-            // Release: who sees the intent sees where.
-            self.words.write.intent_for.store(u64::from(question) + 1, Ordering::Release);
-            moment();
+        let publish = || {
+            self.intend(question);
             let pushed = self.push_held(std::slice::from_ref(parcel), hand);
             moment();
-            if let Ok(Pushed::Some(1)) = pushed {
-                questions.finish_at(question, Some(hand.me), hand)?;
-            }
-            moment();
-            self.words.write.intent_for.store(0, Ordering::Release);
             pushed
-        })();
+        };
+        let answered = questions.finish_with(question, publish, hand);
+        moment();
+        self.words.write.intent_for.store(0, Ordering::Release);
         self.words.write.latch.let_go();
         if let Ok(Pushed::Some(1)) = answered {
             self.words.items.ring_some_if_waiting_for_published(1);
         }
         answered
+    }
+
+    /// Notes what is about to be answered where, before it is.
+    fn intend(&self, question: u32) {
+        let tail = At::load(&self.words.write.tail, Ordering::Relaxed);
+        self.words.write.intent_at.store(tail.cells.into(), Ordering::Relaxed);
+        // Release: who sees the intent sees where.
+        self.words.write.intent_for.store(u64::from(question) + 1, Ordering::Release);
+        moment();
+    }
+
+    /// What a worker leaves that dies over its answer, for models.
+    #[cfg(loom)]
+    pub fn die_over_answer(&self, question: u32, parcel: &Parcel<'_>, hand: Hand<'_>, death: DeathOver) {
+        let questions = self.questions.as_ref().expect("only a queue of answers is asked");
+        self.take_write(hand).unwrap();
+        questions.take_read(hand).unwrap();
+        self.intend(question);
+        if death != DeathOver::Intent {
+            self.push_held(std::slice::from_ref(parcel), hand).unwrap();
+        }
+        if death == DeathOver::Finished {
+            questions.words.read.latch.let_go();
+            questions.finish(question, hand).unwrap();
+        }
     }
 
     /// Waits until there may be room for a record of so many bytes, or the queue is closed.

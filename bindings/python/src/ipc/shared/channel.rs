@@ -4,12 +4,13 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use syncline::Deadline;
 use syncline::ipc::{self, ChannelOptions, Family, Status, Value};
 
 use super::family;
 use super::handle::{Handled, reduce};
 use super::parcel::{Arrays, Parcel, unpacked};
-use super::{nothing, open_end, quick, wait};
+use super::{at_once, nothing, open_end, quick, wait};
 use crate::errors;
 
 /// Many writers, many readers, first in first out; between threads and processes. `syncline.ipc.channel()` makes it.
@@ -27,9 +28,10 @@ impl Channel {
         Channel { inner, family: family.clone() }
     }
 
-    /// Writes what takes no longer than letting the interpreter go would; that is done only to wait for room.
+    /// Writes what takes no longer than letting the interpreter go would; that is done only to wait, for room or for somebody who has
+    /// stopped in the middle of a write.
     fn write_small(&self, py: Python<'_>, value: &Value<'_>, timeout: Option<f64>) -> PyResult<Status> {
-        if let Some(status) = self.inner.try_write(value).map_err(|error| errors::of_ipc(py, &error))? {
+        if let Some(Some(status)) = at_once(py, self.inner.try_write_by(value, Deadline::brief()))? {
             return Ok(status);
         }
         let by = open_end(py, timeout)?;
@@ -75,7 +77,7 @@ impl Channel {
         }
         let family = family::home(py)?;
         let options = ChannelOptions { capacity, ..ChannelOptions::default() };
-        let inner = ipc::Channel::with(&family, options).map_err(|error| errors::of_ipc(py, &error))?;
+        let inner = wait(py, || ipc::Channel::with(&family, options))?;
         Ok(Channel { inner, family })
     }
 
@@ -118,8 +120,19 @@ impl Channel {
         // What is there already needs no wait, and so nobody else in between.
         let mut by = None;
         loop {
-            let (status, item) =
-                self.inner.try_read_with(|value| unpacked(py, value, Arrays::Own)).map_err(|error| errors::of_ipc(py, &error))?;
+            let quick = self.inner.try_read_by(Deadline::brief(), |value| unpacked(py, value, Arrays::Own));
+            let (status, item) = match at_once(py, quick)? {
+                Some(found) => found,
+                None => {
+                    let read = if nonblocking {
+                        wait(py, || self.inner.try_read())?
+                    } else {
+                        let by = *by.get_or_insert(open_end(py, timeout)?);
+                        wait(py, || self.inner.read(by))?
+                    };
+                    (read.status, read.item.map(|value| unpacked(py, value, Arrays::Own)))
+                }
+            };
             match item {
                 Some(item) => return Ok((code(status), item?)),
                 None if status == Status::Drained => return Ok((code(status), py.None().into_bound(py))),

@@ -39,7 +39,7 @@ impl Mutex {
     #[new]
     fn new(py: Python<'_>) -> PyResult<Mutex> {
         let family = family::home(py)?;
-        let inner = ipc::Mutex::new(&family).map_err(|error| errors::of_ipc(py, &error))?;
+        let inner = wait(py, || ipc::Mutex::new(&family))?;
         Ok(Mutex { inner, family })
     }
 

@@ -67,7 +67,7 @@ impl SharedTable {
     #[new]
     fn new(py: Python<'_>) -> PyResult<SharedTable> {
         let family = family::home(py)?;
-        let inner = ipc::SharedTable::new(&family).map_err(|error| errors::of_ipc(py, &error))?;
+        let inner = wait(py, || ipc::SharedTable::new(&family))?;
         Ok(SharedTable { inner, family })
     }
 

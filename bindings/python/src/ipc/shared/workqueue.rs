@@ -9,12 +9,13 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use syncline::Deadline;
 use syncline::ipc::{self, Family, Item, Side, Taken, Value};
 
 use super::family;
 use super::handle::{Handled, reduce};
 use super::parcel::{Arrays, Parcel, unpacked};
-use super::{nothing, number, open_end, wait};
+use super::{at_once, nothing, number, open_end, wait};
 use crate::errors;
 use crate::parental::Parental;
 
@@ -43,12 +44,14 @@ thread_local! {
 /// Finishes (or, with False, gives back) every question that this thread has in hand: its work has ended.
 #[pyfunction]
 pub(crate) fn ipc_let_go(py: Python<'_>, finished: bool) -> PyResult<()> {
-    let in_hand = IN_HAND.take();
-    if !finished {
-        return Ok(());
-    }
-    let ended: Result<Vec<()>, ipc::Error> = in_hand.into_values().map(|item| item.into_inner().map_or(Ok(()), InHand::finish)).collect();
-    ended.map(drop).map_err(|error| errors::of_ipc(py, &error))
+    let in_hand: Vec<InHand> = IN_HAND.take().into_values().filter_map(Parental::into_inner).collect();
+    wait(py, || match finished {
+        true => in_hand.into_iter().try_for_each(InHand::finish),
+        false => {
+            drop(in_hand);
+            Ok(())
+        }
+    })
 }
 
 /// Two queues in one: questions from its owner to workers, and answers back. `syncline.ipc.workqueue()` makes it.
@@ -76,11 +79,14 @@ impl Workqueue {
 
     /// What a read found; the outer None is "nothing there now".
     fn taken(&self, py: Python<'_>, nonblocking: bool, timeout: Option<f64>) -> PyResult<Option<Item>> {
-        let mut taken = self.inner.try_read().map_err(|error| errors::of_ipc(py, &error))?;
-        if matches!(taken, Taken::Nothing) && !nonblocking {
-            let by = open_end(py, timeout)?;
-            taken = wait(py, || self.inner.read(by))?;
-        }
+        let taken = match at_once(py, self.inner.try_read_by(Deadline::brief()))? {
+            Some(Taken::Nothing) | None if !nonblocking => {
+                let by = open_end(py, timeout)?;
+                wait(py, || self.inner.read(by))?
+            }
+            Some(taken) => taken,
+            None => wait(py, || self.inner.try_read())?,
+        };
         match taken {
             Taken::Item(item) => Ok(Some(item)),
             Taken::Nothing => Ok(None),
@@ -91,6 +97,7 @@ impl Workqueue {
     fn send(&self, py: Python<'_>, parcels: &[Parcel], timeout: Option<f64>) -> PyResult<()> {
         let refused = |cause| errors::of_ipc(py, &ipc::Error::Unsendable { operation: "write", cause });
         let values: Vec<Value<'_>> = parcels.iter().map(|parcel| parcel.value(py)).collect::<Result<_, _>>().map_err(refused)?;
+        let by = open_end(py, timeout)?;
         let mut rest = &values[..];
         if !self.is_owner()
             && let Some(answer) = rest.first()
@@ -99,13 +106,12 @@ impl Workqueue {
             && let Some(item) = item.0.take()
         {
             // The answer and the end of the question are one step: whoever dies, both happened or neither.
-            wait(py, || item.answer(answer))?;
+            wait(py, || item.answer(answer, by))?;
             rest = &values[1..];
         }
         if rest.is_empty() {
             return Ok(());
         }
-        let by = open_end(py, timeout)?;
         wait(py, || self.inner.write_all(rest, by)).map(drop)
     }
 }
@@ -125,11 +131,10 @@ impl Handled for Workqueue {
 #[pyo3(signature = (name))]
 pub(crate) fn ipc_workqueue(py: Python<'_>, name: Option<&str>) -> PyResult<(Workqueue, bool)> {
     let family = family::home(py)?;
-    let opened = match name {
+    let (inner, created) = wait(py, || match name {
         Some(name) => ipc::Workqueue::named(&family, name),
         None => ipc::Workqueue::new(&family).map(|queue| (queue, true)),
-    };
-    let (inner, created) = opened.map_err(|error| errors::of_ipc(py, &error))?;
+    })?;
     Ok((Workqueue { inner, family }, created))
 }
 
@@ -165,12 +170,14 @@ impl Workqueue {
             && let Some(item) = IN_HAND.with_borrow_mut(|in_hand| in_hand.remove(&self.key()))
             && let Some(item) = item.into_inner()
         {
-            item.finish().map_err(|error| errors::of_ipc(py, &error))?;
+            wait(py, || item.finish())?;
         }
         let Some(item) = self.taken(py, nonblocking, timeout)? else { return nothing(py) };
-        let failed = |error: ipc::Error| errors::of_ipc(py, &error);
-        if owner || matches!(item.value(), Value::Nil) {
-            return unpacked(py, item.into_value().map_err(failed)?, Arrays::Own);
+        if owner {
+            return unpacked(py, item.into_value().map_err(|error| errors::of_ipc(py, &error))?, Arrays::Own);
+        }
+        if matches!(item.value(), Value::Nil) {
+            return unpacked(py, wait(py, || item.into_value())?, Arrays::Own);
         }
         let value = item.value().clone();
         IN_HAND.with_borrow_mut(|in_hand| in_hand.insert(self.key(), Parental::new(InHand(Some(item)))));
@@ -193,8 +200,7 @@ impl Workqueue {
     /// Ends the question that this thread has in hand without an answer.
     fn done(&self, py: Python<'_>) -> PyResult<()> {
         let item = IN_HAND.with_borrow_mut(|in_hand| in_hand.remove(&self.key()));
-        let item = item.and_then(Parental::into_inner);
-        item.map_or(Ok(()), InHand::finish).map_err(|error| errors::of_ipc(py, &error))
+        item.and_then(Parental::into_inner).map_or(Ok(()), |item| wait(py, || item.finish()))
     }
 
     /// Waits until every question that was written so far has been finished, those in somebody's hand too. For the owner only.
@@ -281,7 +287,8 @@ impl WorkqueueItem {
 
     /// It is finished.
     fn done(&self, py: Python<'_>) -> PyResult<()> {
-        self.out_of_hand(py)?.done().map_err(|error| errors::of_ipc(py, &error))
+        let item = self.out_of_hand(py)?;
+        wait(py, || item.done())
     }
 
     /// Writes its answer and finishes it in one step: exactly once, whoever dies.
@@ -289,12 +296,14 @@ impl WorkqueueItem {
         let parcel = Parcel::of(value)?;
         let value = parcel.value(py).map_err(|cause| errors::of_ipc(py, &ipc::Error::Unsendable { operation: "answer", cause }))?;
         let item = self.out_of_hand(py)?;
-        wait(py, || item.answer(&value))
+        let by = open_end(py, None)?;
+        wait(py, || item.answer(&value, by))
     }
 
     /// The next reader gets it.
     fn give_back(&self, py: Python<'_>) -> PyResult<()> {
-        self.out_of_hand(py)?.give_back().map_err(|error| errors::of_ipc(py, &error))
+        let item = self.out_of_hand(py)?;
+        wait(py, || item.give_back())
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -305,8 +314,8 @@ impl WorkqueueItem {
     fn __exit__(&self, py: Python<'_>, kind: &Bound<'_, PyAny>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
         match self.out_of_hand(py) {
             Err(_) => Ok(()), // the block has said what becomes of it
-            Ok(item) if kind.is_none() => item.done().map_err(|error| errors::of_ipc(py, &error)),
-            Ok(item) => item.give_back().map_err(|error| errors::of_ipc(py, &error)),
+            Ok(item) if kind.is_none() => wait(py, || item.done()),
+            Ok(item) => wait(py, || item.give_back()),
         }
     }
 }
