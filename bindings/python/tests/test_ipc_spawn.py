@@ -127,6 +127,16 @@ def test_a_waiting_read_lets_other_threads_run_and_hears_ctrl_c() -> None:
     assert cat.stdout() == "still there"
 
 
+def test_ctrl_c_is_heard_while_there_is_something_to_log() -> None:
+    for delay in (0.01, 0.05):
+        ipc.spawn(file="cat")  # forgotten at once, which is worth a line in the log
+        cat = ipc.spawn(file="cat")
+        threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            cat.stdout(timeout=20)
+        cat.wait()
+
+
 def test_flock_keeps_others_out_until_it_is_closed(tmp_path: Path) -> None:
     """T14: locks are tested, and what is tested exists."""
     file = tmp_path / "lock"
