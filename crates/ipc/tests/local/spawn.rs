@@ -6,6 +6,9 @@ use syncline_ipc::{Deadline, ErrorKind, Exit, Signal, Spawn, SpawnError};
 
 use crate::{at_once, soon};
 
+/// Tells a program that is this one, started again, what it is to do.
+const ROLE: &str = "SYNCLINE_TEST_ROLE";
+
 const DONE: Exit = Exit { code: Some(0), signal: None };
 
 #[test]
@@ -156,7 +159,7 @@ fn a_wait_does_not_wait_for_a_grandchild_that_holds_the_pipe() {
 /// Not a test of its own: a program that starts another one from a thread that ends, says its number, and waits to be killed.
 #[test]
 fn play_a_parent() {
-    if std::env::var_os("SYNCLINE_TEST_ROLE").is_none() {
+    if std::env::var_os(ROLE).is_none() {
         return;
     }
     let child = std::thread::spawn(|| Spawn::new("sleep").args(["600"]).start().expect("starts")).join().expect("no panic");
@@ -170,7 +173,7 @@ fn play_a_parent() {
 fn no_program_outlives_the_process_that_started_it() {
     let program = std::env::current_exe().expect("this program");
     let play = Spawn::new(program).args(["--exact", "spawn::play_a_parent", "--nocapture", "--test-threads=1"]);
-    let parent = play.env("SYNCLINE_TEST_ROLE", "1").start().expect("starts");
+    let parent = play.env(ROLE, "parent").start().expect("starts");
     let lines = std::iter::from_fn(|| parent.read_line(soon()).expect("read"));
     let words =
         lines.map(|line| String::from_utf8_lossy(&line).into_owned()).find_map(|line| line.strip_prefix("child ").map(str::to_owned));
