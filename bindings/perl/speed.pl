@@ -1,4 +1,5 @@
 # What a call costs from Perl (sizes may be given): microseconds of processor time, the best of five turns. `cargo run --release -p syncline-c --example store_costs` says it of Rust.
+# With IN_TURNS set, one short turn for each line `go` of its input, another call after any other line: see bindings/call-costs.
 use strict;
 use warnings;
 
@@ -7,20 +8,31 @@ use Syncline;
 use Syncline::KVStore;
 use Time::HiRes qw(clock_gettime CLOCK_PROCESS_CPUTIME_ID);
 
+sub timed {
+    my ($times, $call) = @_;
+    my $began = clock_gettime(CLOCK_PROCESS_CPUTIME_ID);
+    for (my $i = 0; $i < $times; $i++) { $call->() }
+    return (clock_gettime(CLOCK_PROCESS_CPUTIME_ID) - $began) / $times * 1e6;
+}
+
 sub cost {
     my ($name, $times, $call) = @_;
-    $call->() for 1 .. ($times / 10 > 10 ? $times / 10 : 10);
+    timed($times / 10 > 10 ? $times / 10 : 10, $call);
+    if ($ENV{IN_TURNS}) {
+        local $| = 1;
+        print "$name\n";
+        while ((<STDIN> // '') eq "go\n") { printf "go %.3f\n", timed(int $times / 50 || 1, $call) }
+        return;
+    }
     my $best = 9**9**9;
     for (1 .. 5) {
-        my $began = clock_gettime(CLOCK_PROCESS_CPUTIME_ID);
-        for (my $i = 0; $i < $times; $i++) { $call->() }
-        my $took = (clock_gettime(CLOCK_PROCESS_CPUTIME_ID) - $began) / $times * 1e6;
+        my $took = timed($times, $call);
         $best = $took if $took < $best;
     }
     printf "%-36s %10.2f us\n", $name, $best;
 }
 
-cost('an empty function', 1_000_000, sub { });
+cost('an empty function', 1_000_000, sub { }) unless $ENV{IN_TURNS};
 my $local = Syncline::KVStore->create('local');
 my $apart = Syncline::KVStore->create('dist_async');
 $apart->set_optimizer('test');

@@ -109,6 +109,17 @@ function commands.all_to_all(w)
    by_node(tree, tree.allToAll(parts), w, 2, tree.nodeIndex)
 end
 
+function commands.reduce_scatter(w)
+   local tree, equals = syncline.tree(), 3
+   while w[equals] ~= '=' do equals = equals + 1 end
+   local given = numbers(w, 3, equals - 1)
+   local all, part = expected(w, equals + 1), {}
+   local each, more = math.floor(#all / tree.numNodes), #all % tree.numNodes
+   local first = (tree.nodeIndex - 1) * each + math.min(tree.nodeIndex - 1, more)
+   for i = 1, each + (tree.nodeIndex <= more and 1 or 0) do part[i] = all[first + i] end
+   compare(tree.reduceScatter(syncline.DoubleTensor(given), w[2]), part)
+end
+
 function commands.meet() syncline.tree().barrier() end
 
 function commands.walk(w)

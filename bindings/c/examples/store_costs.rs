@@ -1,4 +1,5 @@
 //! The calls of `bindings/perl/speed.pl` from Rust, to compare with: microseconds of processor time per call, the best of five turns.
+//! With IN_TURNS set, one short turn for each line `go` of its input, another call after any other line: see `bindings/call-costs`.
 
 use rustix::time::{ClockId, clock_gettime};
 use syncline::kvstore::{Dense, DenseMut, KvStore, Optimizer};
@@ -9,17 +10,26 @@ fn seconds() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
-fn cost(name: String, times: u32, mut call: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
-    for _ in 0..(times / 10).max(10) {
+fn timed(times: u32, call: &mut impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+    let began = seconds();
+    for _ in 0..times {
         call()?;
+    }
+    Ok((seconds() - began) / f64::from(times) * 1e6)
+}
+
+fn cost(name: String, times: u32, mut call: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    timed((times / 10).max(10), &mut call)?;
+    if std::env::var_os("IN_TURNS").is_some() {
+        println!("{name}");
+        for line in std::io::stdin().lines().map_while(Result::ok).take_while(|line| line == "go") {
+            println!("{line} {:.3}", timed((times / 50).max(1), &mut call)?);
+        }
+        return Ok(());
     }
     let mut best = f64::INFINITY;
     for _ in 0..5 {
-        let began = seconds();
-        for _ in 0..times {
-            call()?;
-        }
-        best = best.min((seconds() - began) / f64::from(times) * 1e6);
+        best = best.min(timed(times, &mut call)?);
     }
     println!("{name:<36} {best:>10.2} us");
     Ok(())

@@ -100,6 +100,7 @@ fn module(lua: &Lua) -> mlua::Result<Table> {
         "tree_gather" => trees::gather,
         "tree_all_gather" => trees::all_gather,
         "tree_all_to_all" => trees::all_to_all,
+        "tree_reduce_scatter" => trees::reduce_scatter,
         "tree_barrier" => trees::barrier,
         "tree_net_stats" => trees::net_stats,
         "tree_close" => trees::close,

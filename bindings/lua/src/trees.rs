@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use mlua::{Function, Lua, Table, UserData, UserDataRef, Value as LuaValue};
 use syncline::collective::{How, Leaf, PlanSettings};
 use syncline::{Error, Tree, TreeOptions, Value};
+use syncline_tensor::Shape;
 
 use crate::interrupt::{deadline, pressed};
 use crate::job;
 use crate::numbers::Numbers;
-use crate::reply::Failure;
+use crate::reply::{Failure, shaped};
 use crate::tables::op_of;
-use crate::values::{from_lua, opened, to_lua};
+use crate::values::{from_lua, opened, presented, to_lua};
 
 pub(crate) struct Kept(Tree);
 
@@ -196,6 +197,19 @@ pub(crate) fn all_gather(lua: &Lua, (kept, value, site): (Given, LuaValue, Strin
 pub(crate) fn all_to_all(lua: &Lua, (kept, parts, site): (Given, Vec<LuaValue>, String)) -> Result<LuaValue, Failure> {
     let parts = parts.iter().map(|part| from_lua(lua, part, "allToAll")).collect::<Result<Vec<_>, _>>()?;
     to_lua(lua, Value::List(kept.0.all_to_all_value(&parts, how(&kept.0, &site))?))
+}
+
+/// Combines a tensor over all nodes and returns this node's equal part of its numbers; the first nodes take the remainder.
+pub(crate) fn reduce_scatter(lua: &Lua, (kept, tensor, op, site): (Given, LuaValue, String, String)) -> Result<LuaValue, Failure> {
+    let op = op_of(&op)?;
+    let numbers = opened(lua, &tensor)?;
+    let numbers = numbers.ok_or_else(|| Failure::shape(format!("reduceScatter: a {} is no tensor", tensor.type_name())))?;
+    let part = numbers.read(|bytes| match kept.0.collectives() {
+        None => Ok(bytes.to_vec()),
+        Some(below) => Ok(below.reduce_scatter(bytes, numbers.dtype, op, how(&kept.0, &site)).map_err(Error::from)?),
+    })?;
+    let shape = shaped(Shape::new(&[part.len() / numbers.dtype.size()]))?;
+    presented(lua, Numbers::of_bytes(numbers.dtype, shape, &part)?)
 }
 
 pub(crate) fn barrier(_: &Lua, (kept, site): (Given, String)) -> Result<(), Failure> {

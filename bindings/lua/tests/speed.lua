@@ -1,18 +1,30 @@
 -- What a call costs: microseconds of processor time per call, the best of many turns. Sizes may be given: lua speed.lua 1 262144
--- `cargo run --release -p syncline-lua --example call_costs 1 262144` is the same from Rust.
+-- `cargo run --release -p syncline-lua --example call_costs 1 262144` is the same from Rust. With IN_TURNS set, one short turn for each line `go` of its
+-- input, another call after any other line: see `bindings/call-costs`.
 
 local mv = require 'multiverso'
 local syncline = require 'syncline'
 mv.init()
 
+local function timed(times, f)
+   local began = os.clock()
+   for _ = 1, times do f() end
+   return (os.clock() - began) / times * 1e6
+end
+
 local function cost(name, times, f)
-   for _ = 1, math.max(10, times / 10) do f() end
-   local best = math.huge
-   for _ = 1, 20 do
-      local began = os.clock()
-      for _ = 1, times do f() end
-      best = math.min(best, (os.clock() - began) / times * 1e6)
+   timed(math.max(10, times / 10), f)
+   if os.getenv('IN_TURNS') then
+      print(name)
+      io.stdout:flush()
+      while io.read('*l') == 'go' do
+         print(('go %.3f'):format(timed(math.max(1, times / 50), f)))
+         io.stdout:flush()
+      end
+      return
    end
+   local best = math.huge
+   for _ = 1, 20 do best = math.min(best, timed(times, f)) end
    print(('%-28s %10.2f us'):format(name, best))
 end
 

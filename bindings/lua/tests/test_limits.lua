@@ -25,7 +25,7 @@ leaks_nothing('reducing', 100000, function()
    tree.allReduce(1, math.max)
    job.allReduce({ 1, delta }, 'max')
 end)
-leaks_nothing('sending and receiving', 20000, function(i)
+leaks_nothing('sending and receiving', 50000, function(i)
    client:send({ i, name = 'x' })
    server:recvAny()
 end)
@@ -71,7 +71,7 @@ fuzz('client:recvAsync', client.recvAsync, client)
 fuzz('server:broadcast', closed_server.broadcast, closed_server)
 fuzz('server:clients', closed_server.clients, closed_server)
 fuzz('server:recvAny', closed_server.recvAny, closed_server)
-for _, name in ipairs { 'allReduce', 'scatter', 'broadcast', 'gather', 'allGather', 'allToAll', 'walkTable' } do
+for _, name in ipairs { 'allReduce', 'scatter', 'broadcast', 'gather', 'allGather', 'allToAll', 'reduceScatter', 'walkTable' } do
    fuzz('tree.' .. name, function(_, ...) return tree[name](...) end, false)
 end
 fuzz('aggregate', function(_, ...) return syncline.aggregate(...) end, false)

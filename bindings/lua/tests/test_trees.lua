@@ -99,6 +99,18 @@ test('broadcast, gather, allGather, allToAll, barrier', function()
    equal(type(tree.netStats()), 'table')
 end)
 
+test('reduceScatter gives each node its part, the first ones the remainder', function()
+   local given = syncline.DoubleTensor(2, nodes)
+   for i = 1, 2 do for k = 1, nodes do given[i][k] = 10 * i + k end end
+   local part = tree.reduceScatter(given)
+   local flat = given:view(2 * nodes)
+   equal(part:totable(), { nodes * flat[2 * node - 1], nodes * flat[2 * node] })
+   equal(given[1][1], 11) -- what was given is as it was
+   equal(tree.reduceScatter(syncline.LongTensor({ node }), 'max'):totable(), node == 1 and { nodes } or {})
+   raises(function() tree.reduceScatter({ 1, 2 }) end, 'no tensor', 'test_trees.lua:')
+   raises(function() tree.reduceScatter(given, 'average') end, 'average')
+end)
+
 test('walkTable visits leaves in the order that all nodes share', function()
    local seen = {}
    local t = require('ipc.utils').walkTable({ b = 2, a = { 1, 5 } }, function(leaf)

@@ -34,14 +34,14 @@ my $rows = Syncline::RowSparse->new([3, 5], ones(float, 4, 2), [100, 4]);
 my $array = mx->nd->ones([10, 10]);
 
 my %work = (
-    'push and pull'      => [0.5, sub { $kv->push('w', $gradient); $kv->pull('w', out => $out) }],
-    'pull of a new array' => [0.1, sub { my $new = $kv->pull('w') }],
+    'push and pull'      => [1, sub { $kv->push('w', $gradient); $kv->pull('w', out => $out) }],
+    'pull of a new array' => [1, sub { my $new = $kv->pull('w') }],
     'lists'              => [0.05, sub { $kv->push(['w', 'w'], [$gradient, [$gradient, $gradient]]) }],
     'rows'               => [0.05, sub { $kv->push('rows', $rows); my $some = $kv->row_sparse_pull('rows', row_ids => [3, 9]) }],
     'updaters'           => [0.05, sub { $mx->push('w', $array); $mx->pull('w', out => $array) }],
     'refusals'           => [0.1, sub { my $counted = Counted->new; eval { $kv->push('nobody', $gradient) }; eval { $kv->push('w', $counted) } }],
     'exceptions'         => [0.02, sub { $mx->_set_updater($raises); eval { $mx->push('w', $array) }; undef $@; $mx->_set_updater($adds) }],
-    'tables'             => [0.1, sub { $table->add($gradient); $table->get(out => $out) }],
+    'tables'             => [1, sub { $table->add($gradient); $table->get(out => $out) }],
     'stores'             => [0.01, sub { my $store = Syncline::KVStore->create; $store->init('k', $gradient); $store->set_updater(sub { defined $store }); $store->set_updater(undef) }],
     'optimizers'         => [0.01, sub { my $store = Syncline::KVStore->create; $store->set_optimizer('sgd', learning_rate => 0.5) }],
     'arrays'             => [0.01, sub { my $sum = mx->nd->ones([10]) * 2 + 1; my $sparse = $sum->tostype('row_sparse')->aspdl }],

@@ -60,14 +60,16 @@ def run_file(
     launcher: str = "syncline",
     n: int = 4,
     env: dict[str, str] | None = None,
+    without: tuple[str, ...] = (),
     arguments: tuple[str, ...] = (),
 ) -> Ended:
-    """One script under a launcher, in an environment that has these modules."""
+    """One script under a launcher, in an environment that has these modules, ``without`` some of the variables."""
     python = python_with(*modules)
     under = LAUNCHERS[launcher](n)
     path = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
     more = {**settings(stage.folder), "PATH": path, **(env or {})}
-    program = Program([*under, python, str(file), *arguments], environment(more))
+    variables = {name: value for name, value in environment(more).items() if name not in without}
+    program = Program([*under, python, str(file), *arguments], variables)
     stage.programs.append(program)
     ended = program.end(PATIENCE)
     assert ended.status == 0, ended

@@ -8,7 +8,7 @@ use syncline_shm::wait::WaitError;
 use syncline_wire::{Handle, HandleKind, Value};
 
 use crate::item::{self, Item, Taken};
-use crate::passing::{self, Outgoing};
+use crate::passing::{self, DECIDING, Outgoing, TRYING};
 use crate::{Deadline, Error, Family, thread};
 
 /// How far a channel has come.
@@ -130,7 +130,7 @@ impl Channel {
 
     /// Writes an item if there is room for it: `None` when there is none. Never waits but for another writer's microseconds.
     pub fn try_write(&self, value: &Value<'_>) -> Result<Option<Status>, Error> {
-        self.try_write_by(value, Deadline::never())
+        passing::patiently(TRYING, |by| self.try_write_by(value, by))
     }
 
     /// The same; `by` says how long those microseconds may last where the other writer does not go on ([`Deadline::brief`]).
@@ -200,7 +200,8 @@ impl Channel {
     /// whoever makes something else of them a copy. Tensors of large ones are shared and may be kept ([`TensorValue::shared`](crate::TensorValue::shared)).
     #[inline]
     pub fn try_read_with<T>(&self, look: impl FnOnce(Value<'_>) -> T) -> Result<(Status, Option<T>), Error> {
-        self.try_read_by(Deadline::never(), look)
+        let mut look = Some(look);
+        passing::patiently(TRYING, |by| self.try_read_by(by, |value| look.take().expect("one item is looked at")(value)))
     }
 
     /// The same; `by` says how long another reader's microseconds may last where it does not go on ([`Deadline::brief`]).
@@ -334,7 +335,7 @@ impl Channel {
 
     /// Takes the oldest item on a lease if there is one.
     pub fn try_lease(&self) -> Result<Taken, Error> {
-        self.lease_by(Deadline::never())
+        passing::patiently(TRYING, |by| self.lease_by(by))
     }
 
     fn lease_by(&self, by: Deadline) -> Result<Taken, Error> {
@@ -384,8 +385,10 @@ impl Channel {
     pub fn close(&self) -> Result<(), Error> {
         const OPERATION: &str = "channel close";
         self.family.check(OPERATION)?;
-        let closed = self.queue.close(self.family.estate().hand_by(Deadline::never()));
-        closed.map(drop).map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.queue, Default::default()))
+        passing::patiently(DECIDING, |by| {
+            let closed = self.queue.close(self.family.estate().hand_by(by));
+            closed.map(drop).map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.queue, by.waited()))
+        })
     }
 
     /// Whether it was closed.

@@ -6,7 +6,7 @@ use syncline_shm::estate::{Block, Held};
 use syncline_shm::queue::{Hand, Pushed, Queue, QueueError};
 use syncline_wire::Value;
 
-use crate::passing::{self, Incoming, Outgoing};
+use crate::passing::{self, DECIDING, Incoming, Outgoing};
 use crate::{Deadline, Error, Family, thread};
 
 /// What an attempt to take an item brought.
@@ -210,20 +210,14 @@ impl Lease {
 
     fn finish(self) -> Result<(), Error> {
         self.held.lease_ends(self.cell);
-        let hand = self.family.estate().hand_by(Deadline::never());
-        match self.queue.finish(self.cell, hand) {
-            Ok(()) => {
-                self.was_finished();
-                Ok(())
-            }
-            Err(error) => {
-                // It is somebody else's, and so is the block.
-                if let (QueueError::LeaseOver, Some(block)) = (&error, &self.block) {
-                    block.leave();
-                }
-                Err(Error::of_latch("item done", error, &self.family, &self.queue, Default::default()))
-            }
+        let finished = self.decide("item done", |hand| self.queue.finish(self.cell, hand));
+        match (&finished, &self.block) {
+            (Ok(()), _) => self.was_finished(),
+            // The record is still there, this process's or somebody else's, and speaks of the block.
+            (Err(_), Some(block)) => block.leave(),
+            (Err(_), None) => {}
         }
+        finished
     }
 
     /// The record is gone: its names with it, and whoever waits for the end of a closed queue may be told.
@@ -254,13 +248,21 @@ impl Lease {
             _ => None,
         };
         self.held.lease_ends(self.cell);
-        let given = self.queue.give_back(self.cell, copy.as_ref().map(Block::id), estate.hand_by(Deadline::never()));
+        let given = self.decide(OPERATION, |hand| self.queue.give_back(self.cell, copy.as_ref().map(Block::id), hand));
         match (&copy, &self.block) {
             (Some(copy), _) if given.is_ok() => copy.leave(),
             (None, Some(block)) => block.leave(),
             _ => {}
         }
-        given.map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.queue, Default::default()))
+        given
+    }
+
+    /// Tells the queue what becomes of the item.
+    fn decide(&self, operation: &'static str, tell: impl Fn(Hand<'_>) -> Result<(), QueueError>) -> Result<(), Error> {
+        passing::patiently(DECIDING, |by| {
+            let told = tell(self.family.estate().hand_by(by));
+            told.map_err(|error| Error::of_latch(operation, error, &self.family, &self.queue, by.waited()))
+        })
     }
 }
 

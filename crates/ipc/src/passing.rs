@@ -285,6 +285,21 @@ pub(crate) fn persist<T>(by: Deadline, mut attempt: impl FnMut() -> Result<T, Er
     }
 }
 
+/// How long a call that only tries waits for somebody who is in the middle of something; a latch gives it no less than 2 s.
+pub(crate) const TRYING: Duration = Duration::ZERO;
+/// The same where giving up costs something: an item stays in hand, a queue open.
+pub(crate) const DECIDING: Duration = Duration::from_secs(20);
+
+/// Does at once what waits for nothing but others' microseconds, and again with `patience` where somebody was in the way: the usual case
+/// looks at no clock.
+#[inline]
+pub(crate) fn patiently<T>(patience: Duration, mut attempt: impl FnMut(Deadline) -> Result<T, Error>) -> Result<T, Error> {
+    match attempt(Deadline::brief()) {
+        Err(Error::Interrupted { .. }) => attempt(Deadline::after(patience)),
+        ended => ended,
+    }
+}
+
 impl Error {
     /// A call that waits for nothing but another's microseconds has failed.
     #[cold]

@@ -9,7 +9,7 @@ use syncline_wire::{HandleKind, Value};
 
 use crate::channel::{handle, held_by, push_values};
 use crate::item::{self, Item, Taken};
-use crate::passing;
+use crate::passing::{self, DECIDING, TRYING};
 use crate::{Deadline, Error, Family, Whom, thread};
 
 /// Which end of a workqueue a handle is.
@@ -165,7 +165,7 @@ impl Workqueue {
 
     /// Takes the oldest answer (owner) or question (worker) if there is one.
     pub fn try_read(&self) -> Result<Taken, Error> {
-        self.try_read_by(Deadline::never())
+        passing::patiently(TRYING, |by| self.try_read_by(by))
     }
 
     /// The same; `by` says how long another reader's microseconds may last where it does not go on ([`Deadline::brief`]).
@@ -212,8 +212,10 @@ impl Workqueue {
     pub fn close(&self) -> Result<(), Error> {
         const OPERATION: &str = "workqueue close";
         self.family.check(OPERATION)?;
-        let closed = self.questions.close(self.family.estate().hand_by(Deadline::never()));
-        closed.map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.questions, Default::default()))?;
+        passing::patiently(DECIDING, |by| {
+            let closed = self.questions.close(self.family.estate().hand_by(by));
+            closed.map_err(|error| Error::of_latch(OPERATION, error, &self.family, &self.questions, by.waited()))
+        })?;
         self.answers.wake_readers();
         Ok(())
     }

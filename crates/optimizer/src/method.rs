@@ -85,6 +85,8 @@ impl Method {
     pub fn is_lazy(&self) -> bool {
         match self {
             Method::Sgd { lazy_update, .. } | Method::Adam { lazy_update, .. } | Method::Lars { lazy_update, .. } => *lazy_update,
+            // Without momentum it is plain descent, which is lazy.
+            Method::Nag { momentum } => *momentum == 0.0,
             Method::AdaGrad { .. } | Method::Ftrl { .. } | Method::Test | Method::Custom { .. } => true,
             _ => false,
         }

@@ -38,7 +38,7 @@ pub enum Taken {
 
 /// The longest pause between two looks at a taken latch, before the core is given away. Pauses double: while one waits, the holder
 /// may well come back a few times, and does that much faster while nobody looks at its line.
-const LONGEST_PAUSE: u32 = if cfg!(loom) { 1 } else { 64 };
+const LONGEST_PAUSE: u32 = if cfg!(loom) { 0 } else { 64 };
 
 /// How long the core is given away before the first nap.
 const YIELDING: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_micros(300) };

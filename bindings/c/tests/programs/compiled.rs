@@ -108,6 +108,15 @@ impl Program {
         self.ran(&mut run)
     }
 
+    /// The same with each rank under a tool. At its end valgrind reads all that is mapped, and a family that was never left is terabytes of
+    /// addresses: the limit makes that a failure and no hang.
+    pub(crate) fn in_a_job_under(&self, ranks: u32, tool: &[&str]) -> Ran {
+        let mut run = Command::new("timeout");
+        run.args(["--kill-after=5", "150"]).arg(launcher());
+        run.args(["run", "-n", &ranks.to_string(), "--timeout", "60"]).args(tool).arg(self.path());
+        self.ran(&mut run)
+    }
+
     pub(crate) fn under(&self, tool: &mut Command) -> Ran {
         self.ran(tool.arg(self.path()))
     }

@@ -70,6 +70,15 @@ fn valgrind_finds_neither_a_leak_nor_an_error() {
     }
 }
 
+/// Ranks that valgrind runs one thread at a time, without calls that it does not know (`pidfd_open`), still meet, share a queue and part.
+#[test]
+fn valgrind_finds_nothing_in_the_ranks_of_a_job_either() {
+    if skipped_without("valgrind") {
+        return;
+    }
+    Program::compile("job").in_a_job_under(2, &VALGRIND).assert_fine();
+}
+
 /// The library starts threads that end with the process; what they hold is reachable and no leak.
 const VALGRIND: [&str; 7] = [
     "valgrind",

@@ -137,6 +137,9 @@ function trees.of(tree)
    function self.allGather(value) return call.all_gather(tree, value, raise.site()) end
    --- Sends item i to node i, and returns what each node sent here.
    function self.allToAll(values) return call.all_to_all(tree, values, raise.site()) end
+   --- Combines a tensor by 'sum', 'mean', 'min', 'max' or 'prod' and returns this node's equal part of its numbers, a new tensor; the first nodes
+   -- take the remainder.
+   function self.reduceScatter(value, op) return call.reduce_scatter(tree, value, op or 'sum', raise.site()) end
    --- Returns when every node has called it.
    function self.barrier() call.barrier(tree, raise.site()) end
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import syncline
 
-from multiverso import _flags
+from multiverso import _flags, _theano_flags
 
 
 def init(sync: bool | Sequence[str] = False, args: Sequence[str] | None = None) -> None:
@@ -19,6 +19,7 @@ def init(sync: bool | Sequence[str] = False, args: Sequence[str] | None = None) 
     flags = _flags.parse(args or ([] if isinstance(sync, (bool, int)) else sync))
     syncline.init(sync=(switch and bool(sync)) or flags.sync)
     _flags.current = flags
+    _theano_flags.prepare()
 
 
 def shutdown() -> None:

@@ -96,6 +96,71 @@ assert all(each[0] == together[0][0] for each in together), "the workers' weight
 assert all(each[1] == together[0][1] for each in together), together
 assert history.history["loss"][-1] < history.history["loss"][0]
 
+
+
+# The metrics of an epoch are the means of what the workers had, for whoever comes after the callback.
+class Keeping(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.kept = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.kept.append({name: float(value) for name, value in logs.items()})
+
+
+before, after = Keeping(), Keeping()
+history = fit(build(), 3, callbacks=[before, sl.keras.SyncCallback(), after])
+everybody = sl.tree().all_gather(before.kept)
+names = sorted(before.kept[0])
+assert len(names) == 2 and "loss" in names, names  # the other is called "acc" or "accuracy"
+for epoch in range(3):
+    for name in names:
+        own = [kept[epoch][name] for kept in everybody]
+        assert name != "loss" or len(set(own)) == W, own  # else this would show nothing
+        numpy.testing.assert_allclose(after.kept[epoch][name], sum(own) / W, rtol=1e-6)
+        numpy.testing.assert_allclose(history.history[name][epoch], sum(own) / W, rtol=1e-6)
+
+
+# every=3 over two epochs of ten batches: the workers have the same weights after 3, 6, … 18 batches and at the end, and
+# other weights in between; the weights that they have then are the means.
+class Comparing(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.batches, self.alike = 0, []
+
+    def on_batch_end(self, batch, logs=None):
+        self.batches += 1
+        bits = sl.tree().all_gather(b"".join(weight.tobytes() for weight in self.model.get_weights()))
+        if len(set(bits)) == 1:
+            self.alike.append(self.batches)
+
+
+def gathered(weights):
+    return [numpy.mean(each, axis=0) for each in zip(*sl.tree().all_gather([numpy.array(w) for w in weights]))]
+
+
+class Means(keras.callbacks.Callback):
+    """Stands before the callback, and says what the weights are to become."""
+
+    def on_batch_end(self, batch, logs=None):
+        self.means = gathered(self.model.get_weights())
+
+
+class Meant(keras.callbacks.Callback):
+    def on_batch_end(self, batch, logs=None):
+        if comparing.batches % 3 == 0:
+            for expected, weight in zip(means.means, self.model.get_weights()):
+                numpy.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-6)
+
+
+model = build()
+comparing, means = Comparing(), Means()
+fit(model, 2, callbacks=[means, sl.keras.SyncCallback(every=3), comparing, Meant()])
+assert comparing.batches == 20
+assert comparing.alike == [3, 6, 9, 12, 15, 18] or W == 1, comparing.alike
+final = sl.tree().all_gather([weight.tobytes() for weight in model.get_weights()])
+assert all(each == final[0] for each in final), "the last two batches were not exchanged"
+
 model = build()
 history = fit(model, 2, callbacks=[sl.keras.SyncCallback(average=False)])
 for wrong in (0, -2, None):

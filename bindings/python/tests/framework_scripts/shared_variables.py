@@ -49,6 +49,26 @@ mv.barrier()
 # The new words for the same, and the original's wrapper.
 s = sl.theano.shared(numpy.float32(mv.worker_id() + 5))
 assert s.get_value() == 5
+t = sl.theano.shared(numpy.arange(6, dtype="float64").reshape(2, 3) * (mv.worker_id() + 1), name="t", borrow=True)
+start = numpy.arange(6, dtype="float64").reshape(2, 3)
+assert (t.get_value() == start).all() and t.name == "t"
+grow = theano.function([], [], updates=[(t, t + 1), (s, s - 2)])
+for turn in range(1, 4):
+    for _ in range(mv.worker_id() + 1):  # worker i changes it i + 1 times as much
+        grow()
+    changes = turn * W * (W + 1) // 2
+    t.sync()
+    mv.barrier()
+    t.sync()
+    assert (t.get_value() == start + changes).all(), t.get_value()
+    own = 5 - 2 * (turn - 1) * W * (W + 1) // 2 - 2 * (mv.worker_id() + 1)
+    assert s.get_value() == own, (s.get_value(), own)  # not synchronised yet
+    sl.theano.sync_all()
+    mv.barrier()
+    sl.theano.sync_all()
+    assert s.get_value() == 5 - 2 * changes and s.get_value().dtype == "float32"
+    assert (t.get_value() == start + changes).all()
+    mv.barrier()
 wrapped = sharedvar.MVSharedVariable(theano.shared(numpy.zeros(2, dtype="float32"), name="inner"))
 wrapped.set_value(numpy.ones(2, dtype="float32"))
 wrapped.mv_sync()

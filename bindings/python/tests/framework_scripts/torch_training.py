@@ -131,6 +131,56 @@ if W > 1:
     assert len(underway) == 3 and all(started[0] and not started[-1] for started in underway), underway
 assert alike(*layers.state_dict().values())
 
+# Horovod's way to clip: the gradients come first, the step then combines nothing more, and the one after it does again.
+def clipped(samples, distributed):
+    torch.manual_seed(5)
+    net = Net()
+    made = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    if distributed:
+        made = slt.DistributedOptimizer(made, net.named_parameters())
+    for x, y in samples:
+        made.zero_grad()
+        nn.functional.mse_loss(net(x), y).backward()
+        if distributed:
+            made.synchronize()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.05)
+        if distributed:
+            with made.skip_synchronize():
+                made.step()
+        else:
+            made.step()
+    return net
+
+
+together, alone = clipped(mine, True), clipped(everything, False)
+assert alike(*together.state_dict().values())
+for a, b in zip(alone.one.parameters(), together.one.parameters()):
+    torch.testing.assert_close(a, b, rtol=2e-4, atol=2e-5)
+line = nn.Linear(2, 1, bias=False)
+slt.broadcast_parameters(line)
+start = line.weight.detach().clone()
+made = slt.DistributedOptimizer(torch.optim.SGD(line.parameters(), lr=1.0))
+line(torch.full((1, 2), me + 1.0)).sum().backward()
+made.synchronize()
+assert (line.weight.grad == (W + 1) / 2).all()  # everybody's
+with torch.no_grad():
+    line.weight.grad.fill_(float(me))
+with made.skip_synchronize():
+    made.step()
+assert (line.weight == start - me).all()  # each its own: nothing was combined again
+made.zero_grad()
+line(torch.full((1, 2), me + 1.0)).sum().backward()
+try:
+    with made.skip_synchronize():
+        made.step()
+except ValueError as error:
+    assert "synchronize() first" in str(error), error
+else:
+    assert W == 1, "a step without the gradients that are on their way"
+made.step()
+if W > 1:
+    assert torch.allclose(line.weight, start - me - (W + 1) / 2)  # combined again, also after what was refused
+
 # What cannot work says so.
 net = Net()
 made = slt.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())

@@ -13,5 +13,12 @@ if "THEANO_FLAGS" not in os.environ:
 # import theano after this
 import theano
 assert theano.config.floatX == "float32"
+import importlib.util
+if importlib.util.find_spec("pygpu") is None:
+    assert theano.config.device == "cpu", theano.config.device
+else:
+    assert theano.config.device == "cuda%d" % worker_id, theano.config.device
+x = theano.tensor.vector()
+assert theano.function([x], x * 2)([1, 2]).tolist() == [2, 4]
 print("the block has run")
 mv.shutdown()

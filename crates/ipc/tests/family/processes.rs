@@ -206,6 +206,8 @@ fn waits_end_in_time_although_somebody_was_stopped_in_the_middle_of_a_read() {
     let error = channel.read(Deadline::after(Duration::from_millis(100))).unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }) && error.to_string().contains(&format!("process {}", kid.pid())), "{error}");
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let error = channel.try_read().unwrap_err();
+    assert!(matches!(error, Error::Timeout { waited, .. } if (1..10).contains(&waited.as_secs())), "{error}");
     let interrupted = channel.read(Deadline::never().with_interrupt(|| true));
     assert!(matches!(interrupted, Err(Error::Interrupted { .. })), "{interrupted:?}");
     kid.go_on();

@@ -95,6 +95,21 @@ impl<W: Real> Rule<W> for Nag<W> {
     }
 }
 
+/// The same as MXNet has it for rows: there the weight is stored after the momentum, which so has the decay of the old one.
+#[derive(Clone, Copy)]
+pub(crate) struct NagOfRows<W>(pub(crate) Nag<W>);
+
+impl<W: Real> Rule<W> for NagOfRows<W> {
+    const STATES: usize = 1;
+    #[inline(always)]
+    fn apply(self, w: W, g: W, [m, ..]: States<W>) -> (W, States<W>) {
+        let Nag { momentum, lr, wd, gradient } = self.0;
+        let (m, g) = (momentum * m, gradient.plain(g));
+        let change = m - lr * (g + wd * w);
+        (w - m + (momentum + W::ONE) * change, [change, W::ZERO, W::ZERO])
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(crate) struct SignSgd<W> {
     kept: W,

@@ -8,7 +8,7 @@ mod descent;
 mod leaders;
 
 pub(crate) use adaptive::{AdaDelta, AdaGrad, Adam, AdamOfRows, AdamW, Adamax, Lamb, Nadam, RmsProp, RmsPropCentered};
-pub(crate) use descent::{Dcasgd, DcasgdMomentum, Nag, Sgd, SgdKept, SgdMomentum, Sgld, SignSgd, Signum, Test};
+pub(crate) use descent::{Dcasgd, DcasgdMomentum, Nag, NagOfRows, Sgd, SgdKept, SgdMomentum, Sgld, SignSgd, Signum, Test};
 pub(crate) use leaders::{Ftml, Ftrl};
 
 use crate::real::Real;

@@ -53,6 +53,7 @@ enum Kernel {
     Sgld { noise: Noise },
     Adam { beta1: f64, beta2: f64, epsilon: f64 },
     AdamOfRows { beta1: f64, beta2: f64, epsilon: f64 },
+    NagOfRows { momentum: f64 },
     AdamW { beta1: f64, beta2: f64, epsilon: f64, decay: f64 },
     AdaGrad { epsilon: f64 },
     RmsProp { gamma1: f64, gamma2: Option<f64>, epsilon: f64, clip_weights: Option<f64> },
@@ -207,6 +208,7 @@ impl Step {
     pub fn of_rows(&self) -> Step {
         let kernel = match self.kernel {
             Kernel::Sgd => Kernel::SgdKept,
+            Kernel::Nag { momentum } => Kernel::NagOfRows { momentum },
             Kernel::Adam { beta1, beta2, epsilon } if !self.lazy => Kernel::AdamOfRows { beta1, beta2, epsilon },
             _ => self.kernel.clone(),
         };
@@ -313,6 +315,7 @@ impl Step {
             Kernel::SgdKept => by_clipping!(SgdKept()),
             Kernel::SgdMomentum { momentum } => by_clipping!(SgdMomentum(*momentum)),
             Kernel::Nag { momentum } => by::<W, _>(level, rules::Nag::new(common, *momentum), numbers),
+            Kernel::NagOfRows { momentum } => by::<W, _>(level, rules::NagOfRows(rules::Nag::new(common, *momentum)), numbers),
             Kernel::SignSgd => by::<W, _>(level, rules::SignSgd::new(common), numbers),
             Kernel::Signum { momentum, wd_lh } => by_clipping!(Signum(*momentum, *wd_lh)),
             Kernel::Ftml { betas, epsilon } => by::<W, _>(level, rules::Ftml::new(common, *betas, *epsilon), numbers),

@@ -70,8 +70,17 @@ impl Kept {
     }
 
     pub(crate) fn update_rows(&mut self, optimizer: &Optimizer, key: &Key, row_len: usize, ids: &[u64], grad: &[u8]) {
-        let step = optimizer.begin(key, &mut self.progress, &mut self.state);
+        let mut step = optimizer.begin(key, &mut self.progress, &mut self.state);
         let mut states: Vec<&mut [u8]> = self.lanes.iter_mut().map(|lane| &mut lane[..]).collect();
+        if step.needs_norms() {
+            // Of all rows: those that the gradient does not have are zeros.
+            let (mut dense, width) = (vec![0; self.weight.len()], row_len * self.dtype.size());
+            for (row, id) in grad.chunks_exact(width).zip(ids) {
+                dense[*id as usize * width..][..width].copy_from_slice(row);
+            }
+            let norms = step.measure(&Block::whole(self.dtype, &mut self.weight, &dense, &mut states)).unwrap();
+            step = step.with_norms(&norms);
+        }
         step.apply_rows(Rows { row_len, ids }, Block::whole(self.dtype, &mut self.weight, grad, &mut states)).unwrap();
     }
 }

@@ -193,7 +193,11 @@ int main(void)
     /* A forked child is no member: it is told so, and harms nobody. */
     fflush(NULL);
     pid_t child = fork();
-    if (child == 0) _exit(syncline_table_get(array, got, SIZE) == SYNCLINE_FORKED && syncline_barrier(session) == SYNCLINE_FORKED ? 0 : 1);
+    if (child == 0) {
+        /* Another program ends it well: valgrind would look for leaks here, and what the threads held that a fork leaves behind seems lost. */
+        if (syncline_table_get(array, got, SIZE) == SYNCLINE_FORKED && syncline_barrier(session) == SYNCLINE_FORKED) execlp("true", "true", (char *)NULL);
+        _exit(1);
+    }
     int ended = -1;
     CHECK(waitpid(child, &ended, 0) == child && ended == 0);
 

@@ -2,7 +2,8 @@
 
 Gradients are put end to end into buckets, in the reverse order of the parameters, since that is about the order in
 which they are computed. A bucket starts on its way once it is full and those before it have started, so the order is
-the same on all workers; ``step()`` waits for them. Gradients of the next pass are written straight into the buckets.
+the same on all workers; ``step()`` waits for them. Gradients of the next pass are written straight into the buckets,
+which lie in memory that neighbours share: they are added up where they are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from syncline import _native
 from syncline._errors import ConfigurationError, SynclineError
 from syncline._job import tree as job_tree
-from syncline.torch._tensors import REDUCIBLE, memory, start
+from syncline.torch._tensors import REDUCIBLE, memory, shared, start
 
 BUCKET_BYTES = 4 << 20  # large enough to be worth a meeting, small enough that the first starts early
 
@@ -87,9 +88,15 @@ class _Distributed:
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """Inside of it ``step()`` combines nothing, after ``synchronize()`` in Horovod's manner."""
+        if self._syncline.under_way():
+            raise ConfigurationError(
+                "skip_synchronize: gradients are on their way to the other workers\nhint: call synchronize() first"
+            )
         self._syncline.finished = True
-        yield
-        self._syncline.finished = False
+        try:
+            yield
+        finally:
+            self._syncline.finished = False
 
     def __getstate__(self) -> Any:
         inherited: Any = super().__getstate__()  # what a copy needs
@@ -113,6 +120,10 @@ class _Gradients:
         for parameter in reversed(parameters):
             self._place(parameter)
             self._hooks.append(_when_accumulated(parameter, self._ready))
+
+    def under_way(self) -> bool:
+        """Whether gradients have been sent that nobody has waited for yet."""
+        return any(bucket.started is not None for bucket in self._buckets)
 
     def finish(self) -> None:
         """Sends what has not been sent, waits for everything, and lets every ``grad`` be everybody's."""
@@ -212,7 +223,11 @@ class _Bucket:
 
     def _make(self) -> None:
         total = sum(parameter.numel() for parameter in self._parameters)
-        self._flat = torch.empty(total, dtype=self.kind[0], device=self.kind[1])
+        self._flat = (
+            shared(total, self.kind[0])
+            if self.kind[1].type == "cpu"
+            else torch.empty(total, dtype=self.kind[0], device=self.kind[1])
+        )
         start = 0
         for parameter in self._parameters:
             self._views.append(self._flat[start : start + parameter.numel()].view(parameter.shape))

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from syncline import _native
 from syncline._errors import ConfigurationError, DTypeMismatch, ShapeMismatch
+from syncline._shared import empty_shared
 
 REDUCIBLE = {
     torch.float32: "float32",
@@ -50,6 +52,13 @@ def reducible(tensor: torch.Tensor, op: str) -> tuple[Any, str, Callable[[], Non
 def start(tree: _native.Tree, array: Any, dtype: str, op: str) -> _native.Reduction:
     """Begins to reduce contiguous memory where it lies."""
     return _native.start_leaves(tree, [array], [dtype], [""], op)
+
+
+def shared(count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Room that neighbours work on in place: reducing it takes two meetings however large it is, and no copies."""
+    size = torch.empty(0, dtype=dtype).element_size()
+    # Gradients may outlive the interpreter, inside of PyTorch. Then from_numpy's way to free them waits for it for ever.
+    return from_dlpack(empty_shared(count * size, "uint8")).view(dtype)
 
 
 def memory(plain: torch.Tensor) -> Any:
