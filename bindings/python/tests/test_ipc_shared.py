@@ -93,6 +93,7 @@ def fill(mutex: ipc.Mutex, table: ipc.SharedTable, size: int, id: int) -> None:
 
 
 def count_up(mutex: ipc.Mutex, table: ipc.SharedTable, keys: int, id: int) -> None:
+    mutex.barrier(10, timeout=60)  # all at once, or nobody would be in anybody's way
     for key in range(keys):
         with mutex:
             table[key] = table[key] + 1
@@ -466,7 +467,7 @@ def test_a_hundred_writers_of_one_table(processes: bool) -> None:
 @EITHER
 def test_locked_increments(processes: bool) -> None:
     mutex, table = ipc.mutex(), ipc.sharedtable({i: 0 for i in range(100)})
-    ipc.map(10, count_up, mutex, table, 100, processes=4 if processes else False).join(timeout=60)
+    ipc.map(10, count_up, mutex, table, 100, processes=processes).join(timeout=60)
     assert table.copy() == {i: 10 for i in range(100)}
 
 
