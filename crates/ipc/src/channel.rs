@@ -112,14 +112,14 @@ impl Channel {
         };
         if let Some(plain) = value.plain_meta() {
             let pushed = push(Parcel { flags: 0, meta_words: (plain.len() / 8) as u32, pieces: &plain.pieces() });
-            return match pushed.map_err(|error| Error::of_queue(OPERATION, error, "room in the channel", by.waited()))? {
+            return match pushed.map_err(|error| Error::of_push(OPERATION, error, &self.family, &self.queue, by))? {
                 Pushed::Some(_) => Ok(Status::Open),
                 Pushed::Closed => Ok(self.status_of_closed()),
             };
         }
         let mut outgoing = Outgoing::new(&self.family, value, None, OPERATION)?;
         let pushed = outgoing.with_parcel(push);
-        match pushed.map_err(|error| Error::of_queue(OPERATION, error, "room in the channel", by.waited()))? {
+        match pushed.map_err(|error| Error::of_push(OPERATION, error, &self.family, &self.queue, by))? {
             Pushed::Some(_) => {
                 outgoing.sent();
                 Ok(Status::Open)
@@ -458,7 +458,7 @@ pub(crate) fn push_values(
     let written = match pushed {
         Ok(Pushed::Closed) => return Ok(Pushed::Closed),
         Ok(Pushed::Some(written)) => written,
-        Err(error) => return Err(Error::of_queue(operation, error, "room for an item", by.waited())),
+        Err(error) => return Err(Error::of_push(operation, error, family, queue, by)),
     };
     outgoing.iter_mut().take(written).for_each(Outgoing::sent);
     if written < values.len() && !queue.is_closed() {

@@ -8,7 +8,7 @@ use syncline_shm::wait::WaitError;
 use syncline_wire::{HandleKind, Value};
 
 use crate::channel::{handle, held_by};
-use crate::{Deadline, Error, Family, thread};
+use crate::{Deadline, Error, Family, Whom, thread};
 
 /// A mutex, as one handle to it. A thread that has it may lock it again; it is free when it was unlocked as often.
 ///
@@ -93,10 +93,14 @@ impl Mutex {
             BarrierError::Number { .. } => Error::Configuration { operation: OPERATION, detail: error.to_string() },
             BarrierError::Wait { cause: WaitError::Interrupted, .. } => Error::Interrupted { operation: OPERATION, waited: by.waited() },
             BarrierError::Memory(error) => Error::of_estate(OPERATION, error),
-            BarrierError::Wait { arrived, of, .. } => Error::Timeout {
+            BarrierError::Wait { arrived, of, lost, .. } => Error::Timeout {
                 operation: OPERATION,
-                waited_for: format!("{} more of {of} at the barrier", of - arrived.min(of)),
-                whom: None,
+                waited_for: format!(
+                    "{} more of {of} at the barrier{}",
+                    of - arrived.min(of),
+                    lost.map_or_else(String::new, |pid| format!("; process {pid} had come, and died"))
+                ),
+                whom: lost.map(|pid| Box::new(Whom { name: "one of those who had come".to_owned(), host: None, pid: Some(pid) })),
                 waited: by.waited(),
                 hint: "each of them must call barrier with the same number; one may have failed before it came here",
             },

@@ -319,6 +319,15 @@ impl Error {
         }
     }
 
+    /// A write has failed, which waits for room and for a latch.
+    #[cold]
+    pub(crate) fn of_push(operation: &'static str, error: QueueError, family: &Family, queue: &Queue, by: Deadline) -> Error {
+        match queue.capacity() {
+            0 if queue.latch_holder().is_some() => Error::of_latch(operation, error, family, queue, by.waited()),
+            _ => Error::of_queue(operation, error, "room for an item", by.waited()),
+        }
+    }
+
     pub(crate) fn of_queue(operation: &'static str, error: QueueError, waited_for: &str, waited: Duration) -> Error {
         match error {
             QueueError::Wait(WaitError::Timeout | WaitError::Gone) => Error::Timeout {

@@ -269,6 +269,7 @@ fn who_dies_while_it_waits_at_a_barrier_is_not_counted() {
         for each in early {
             let error = each.join().unwrap().expect_err("two of three cannot pass");
             assert!(matches!(error, Error::Timeout { .. }), "{error}");
+            assert_eq!(error.whom().and_then(|whom| whom.pid), Some(doomed.pid()), "{error}");
         }
     });
     std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| mutex.barrier(3, soon()).unwrap()))));

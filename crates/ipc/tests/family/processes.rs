@@ -182,36 +182,55 @@ fn a_worker_whose_owner_was_killed_is_told_so_by_name() {
     lost_in_time();
 }
 
+/// A process that reads and writes a channel all the time, stopped where the call fails that `is_hindered` makes.
+fn stopped_over(family: &Family, channel: &Channel, mut is_hindered: impl FnMut() -> bool) -> Kid {
+    let kid = Kid::start("churn", family, &[channel.handle()], &[]);
+    for _ in 0..20_000 {
+        kid.stop();
+        if is_hindered() {
+            return kid;
+        }
+        kid.go_on();
+    }
+    panic!("it is never stopped there");
+}
+
+fn is_told_who_stopped<T: std::fmt::Debug>(kid: &Kid, call: impl FnOnce() -> Result<T, Error>) {
+    let began = Instant::now();
+    let error = call().unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(matches!(error, Error::Timeout { waited, .. } if waited.as_secs() >= 1), "{error}");
+    assert_eq!(error.whom().unwrap().pid, Some(kid.pid()), "{error}");
+}
+
 #[test]
-fn waits_end_in_time_although_somebody_was_stopped_in_the_middle_of_a_read() {
+fn reads_end_in_time_although_somebody_was_stopped_in_the_middle_of_one() {
     let family = Family::alone().unwrap();
     let channel = Channel::new(&family).unwrap();
-    channel.write_all(&(0..10).map(int).collect::<Vec<_>>(), soon()).unwrap();
-    let kid = Kid::start("churn", &family, &[channel.handle()], &[]);
-    // Until it is found where nobody else can read.
-    let mut tries = 0;
-    loop {
-        kid.stop();
-        match channel.try_read_by(Deadline::brief(), |value| value.into_owned()) {
-            Err(Error::Interrupted { .. }) => break,
-            taken => {
-                kid.go_on();
-                taken.unwrap().1.iter().for_each(|item| assert_eq!(channel.write(item, soon()).unwrap(), Status::Open));
-            }
-        }
-        tries += 1;
-        assert!(tries < 100_000, "it is never stopped there");
-    }
-    let began = Instant::now();
-    let error = channel.read(Deadline::after(Duration::from_millis(100))).unwrap_err();
-    assert!(matches!(error, Error::Timeout { .. }) && error.to_string().contains(&format!("process {}", kid.pid())), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    let error = channel.try_read().unwrap_err();
-    assert!(matches!(error, Error::Timeout { waited, .. } if (1..10).contains(&waited.as_secs())), "{error}");
+    channel.write_all(&(0..30_000).map(int).collect::<Vec<_>>(), soon()).unwrap();
+    let quick = || matches!(channel.try_read_by(Deadline::brief(), |_| ()), Err(Error::Interrupted { .. }));
+    let kid = stopped_over(&family, &channel, quick);
+    is_told_who_stopped(&kid, || channel.read(Deadline::after(Duration::from_millis(100))));
+    is_told_who_stopped(&kid, || channel.try_read());
     let interrupted = channel.read(Deadline::never().with_interrupt(|| true));
     assert!(matches!(interrupted, Err(Error::Interrupted { .. })), "{interrupted:?}");
     kid.go_on();
     assert!(channel.read(soon()).unwrap().item.is_some());
+}
+
+#[test]
+fn writes_end_in_time_although_somebody_was_stopped_in_the_middle_of_one() {
+    let family = Family::alone().unwrap();
+    let channel = Channel::new(&family).unwrap();
+    channel.write_all(&(0..10).map(int).collect::<Vec<_>>(), soon()).unwrap();
+    let quick = || matches!(channel.try_write_by(&int(1), Deadline::brief()), Err(Error::Interrupted { .. }));
+    let kid = stopped_over(&family, &channel, quick);
+    is_told_who_stopped(&kid, || channel.write(&int(1), Deadline::after(Duration::from_millis(100))));
+    is_told_who_stopped(&kid, || channel.write_all(&[int(1), int(2)], Deadline::after(Duration::from_millis(100))));
+    let before = channel.num_items();
+    kid.go_on();
+    assert_eq!(channel.write(&int(2), soon()).unwrap(), Status::Open);
+    assert!(channel.num_items() <= before + 2, "what raised was not written");
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub enum BarrierError {
         arrived: u64,
         /// How many are expected.
         of: u64,
+        /// The process that came last of those who died here while the others waited.
+        lost: Option<u32>,
         /// Why the wait ended.
         cause: WaitError,
     },
@@ -68,6 +70,8 @@ pub(crate) struct BarrierWords {
     word: Line<AtomicU64>,
     /// Places that were ever used, from the first on.
     places: AtomicU64,
+    /// The round (above) and the process of who was taken off last because it died. Only told to people.
+    lost: AtomicU64,
     passed: Line<Bell>,
 }
 
@@ -191,7 +195,11 @@ impl Barrier<'_> {
         moment();
         self.free_place(&places, index, mine);
         match (waited, arrived) {
-            (Err(cause), Some(arrived)) => Err(BarrierError::Wait { arrived, of: count, cause }),
+            (Err(cause), Some(arrived)) => {
+                let lost = self.words.lost.load(Ordering::Relaxed);
+                let lost = (lost != 0 && lost >> 32 == mine.round()).then_some(lost as u32);
+                Err(BarrierError::Wait { arrived, of: count, lost, cause })
+            }
             _ => Ok(()), // Also who gave up when the others had gone on.
         }
     }
@@ -202,7 +210,11 @@ impl Barrier<'_> {
         for index in 0..self.places_used() {
             let place = Place(places.word(index * 8).load(Ordering::Acquire));
             if place.member() == dead {
-                self.leave(&places, index, place);
+                if self.leave(&places, index, place).is_some()
+                    && let Some(pid) = self.estate.pid_of(dead)
+                {
+                    self.words.lost.store(place.round() << 32 | u64::from(pid), Ordering::Relaxed);
+                }
                 moment();
                 self.free_place(&places, index, place);
             }
@@ -278,7 +290,7 @@ impl Barrier<'_> {
                 return Ok((index, mine));
             }
         }
-        Err(BarrierError::Wait { arrived: crowd.arrived, of: crowd.of, cause: WaitError::Timeout })
+        Err(BarrierError::Wait { arrived: crowd.arrived, of: crowd.of, lost: None, cause: WaitError::Timeout })
     }
 
     /// A member with a place in this round that is dead; this process lives.

@@ -253,9 +253,9 @@ impl Queue {
     /// Doubles the ring while both ends are held; returns the new mask.
     #[cold]
     fn grow(&self, mask: u32, hand: Hand<'_>) -> Result<u32, QueueError> {
-        let size = (mask as usize + 1) * CELL;
         #[cfg(not(loom))]
         if let Some(ground) = &self.ground {
+            let size = (mask as usize + 1) * CELL;
             ground.segment.reserve(ground.at + size, size)?;
         }
         self.take_read(hand)?;
