@@ -42,6 +42,8 @@ def main(questions: int, kills: int) -> None:
             os.kill(pid, signal.SIGKILL)
             killed += 1
             crews.append(ipc.map(1, work, queue, pids))
+    queue.drain(timeout=60)  # every question is finished: an answer that came twice would be here
+    assert queue.read(nonblocking=True) is ipc.NOTHING
     queue.close()
     for crew in crews:
         try:

@@ -38,8 +38,9 @@ pub(crate) fn after_python() -> Deadline {
 /// Only Python's main thread runs handlers, elsewhere this is always false.
 pub(crate) fn signal_raised() -> bool {
     let raised = Python::try_attach(|py| {
+        let raised = py.check_signals().err(); // first: else the handler runs in the middle of what follows
         log::deliver(py); // a wait that takes long may have something to say
-        py.check_signals().err()
+        raised
     })
     .flatten();
     let any = raised.is_some();

@@ -34,8 +34,8 @@ mod _native {
     use crate::casts::cast;
     #[pymodule_export]
     use crate::ipc::{
-        Channel, Client, Flock, Mutex, Server, ServerClient, SharedTable, Spawned, Workqueue, WorkqueueItem, ipc_client, ipc_flock,
-        ipc_handle_beside, ipc_let_go, ipc_open_handle, ipc_select, ipc_server, ipc_spawn, ipc_workqueue,
+        Channel, Client, Flock, Mutex, Server, ServerClient, SharedTable, Spawned, Workqueue, WorkqueueItem, ipc_client, ipc_family_stats,
+        ipc_flock, ipc_handle_beside, ipc_let_go, ipc_open_handle, ipc_select, ipc_server, ipc_spawn, ipc_workqueue,
     };
     #[pymodule_export]
     use crate::job::{

@@ -9,6 +9,7 @@ use std::io::{Write as _, stderr};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use tracing::field::{Field, Visit};
@@ -52,8 +53,12 @@ pub(crate) fn deliver(py: Python<'_>) {
         return;
     }
     for (level, line) in take_lines() {
-        // A logging handler that raises must not change the outcome of the call that delivers.
-        let _ = logger(py).and_then(|logger| logger.call_method1("log", (level, "%s", line)));
+        // A logging handler that raises must not change the outcome of the call that delivers. But Ctrl-C may have come while it ran, and
+        // is not its to swallow.
+        let said = logger(py).and_then(|logger| logger.call_method1("log", (level, "%s", line)));
+        if said.is_err_and(|error| error.is_instance_of::<PyKeyboardInterrupt>(py)) {
+            let _ = py.import("_thread").and_then(|thread| thread.call_method0("interrupt_main"));
+        }
     }
 }
 

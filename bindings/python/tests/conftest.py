@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,18 @@ LAUNCHERS = (
     "PET_",
 )
 TORCHRUN = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"}
+
+
+def has_ended(pid: int, patience: float = PATIENCE) -> bool:
+    """Waits until a process has ended, whoever's child it is."""
+    try:
+        watch = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([watch], [], [], patience)[0])
+    finally:
+        os.close(watch)
 
 
 @dataclass

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import threading
 import time
 from typing import Any
 
 import pytest
+from conftest import has_ended
 
 import syncline as sl
 from syncline import ipc
@@ -40,6 +43,10 @@ def fail_at_one_of_eight(i: int) -> int:
     if i % 8 == 1:
         raise ValueError(f"{i} is wrong")
     return i
+
+
+def tell(pids: ipc.Channel) -> None:
+    pids.write(os.getpid())
 
 
 def die() -> None:
@@ -125,3 +132,41 @@ def test_what_is_no_function_is_refused() -> None:
         pool.add_task(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least one"):
         ipc.BackgroundTaskPool(0)
+
+
+def workers_here() -> int:
+    return sum(thread.name.startswith("syncline worker") for thread in threading.enumerate())
+
+
+def test_a_task_that_nobody_asks_about_leaves_no_process() -> None:
+    pids = ipc.channel()
+    task = ipc.BackgroundTask(tell, pids)
+    assert has_ended(pids.read(timeout=20)[1])  # not only when somebody asks, or forgets it
+    assert task.is_done()
+
+
+def test_a_pool_that_was_forgotten_does_its_tasks_and_leaves_no_process() -> None:
+    pids = ipc.channel()
+    pool = ipc.BackgroundTaskPool(2)
+    for _ in range(6):
+        pool.add_task(tell, pids)
+    del pool
+    gc.collect()
+    seen = {pids.read(timeout=20)[1] for _ in range(6)}
+    assert all(has_ended(pid) for pid in seen)
+
+
+def test_tasks_that_were_forgotten_leave_no_thread() -> None:
+    gc.collect()
+    before, told = workers_here(), ipc.channel()
+    ipc.BackgroundTask(tell, told, processes=False)
+    pool = ipc.BackgroundTaskPool(2, processes=False)
+    for _ in range(4):
+        pool.add_task(tell, told)
+    del pool
+    gc.collect()
+    assert [told.read(timeout=20)[1] for _ in range(5)] == [os.getpid()] * 5
+    by = time.monotonic() + 20
+    while workers_here() > before:
+        assert time.monotonic() < by, "threads are left"
+        time.sleep(0.005)

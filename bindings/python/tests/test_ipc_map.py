@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import signal
 import threading
@@ -11,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Stage
+from conftest import Stage, has_ended
 
 import syncline as sl
 from syncline import ipc
@@ -32,6 +34,10 @@ def echo(*args: Any) -> tuple[Any, ...]:
 
 def what_is_global(_: int) -> int:
     return seen_here
+
+
+def tell(pids: ipc.Channel, _: int) -> None:
+    pids.write(os.getpid())
 
 
 def process_of(_: int) -> int:
@@ -156,7 +162,7 @@ def test_check_errors_raises_while_the_others_still_run(processes: bool, tmp_pat
     assert isinstance(caught.value, ipc.MapError)
     assert [type(error) for error in caught.value.errors] == [ValueError]
     mapped.check_errors()
-    with pytest.raises(sl.Timeout, match="number 1, 2|number 2"):
+    with pytest.raises(sl.Timeout, match=r"number 2\n"):  # and not the one that has failed
         mapped.join(timeout=0.05)
     gate.touch()
     assert mapped.join() == [42]
@@ -226,6 +232,8 @@ def test_init_runs_first_as_function_or_source(processes: bool, monkeypatch: pyt
     assert ipc.map_extended(2, set_global, what_is_global, processes=processes).join() == [57, 57]
     assert ipc.map_extended(2, "seen_here = 58", what_is_global, processes=processes).join() == [58, 58]
     assert ipc.map_extended(1, None, number, processes=processes).join() == [1]
+    applied = functools.partial(what_is_global)
+    assert ipc.map_extended(2, "seen_here = 59", applied, processes=processes).join() == [59, 59]
     with pytest.raises(RuntimeError, match="no state"):
         ipc.map_extended(2, fail_to_begin, number, processes=processes).join()
 
@@ -453,3 +461,66 @@ def test_workers_that_rest_too_long_go_home_and_others_take_their_place(monkeypa
 
 def folder(_: int) -> str:
     return os.getcwd()
+
+
+def test_a_map_that_nobody_joins_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncline.ipc._crew.IDLE", 0.05)
+    pids = ipc.channel()
+    mapped = ipc.map(6, tell, pids, processes=2)  # kept, and not joined
+    assert all(has_ended(pid) for pid in {pids.read(timeout=20)[1] for _ in range(6)})
+    assert mapped.join() == [None] * 6
+    ipc.map(6, tell, pids, processes=2)
+    assert all(has_ended(pid) for pid in {pids.read(timeout=20)[1] for _ in range(6)})
+
+
+def test_a_pool_that_was_forgotten_ends_when_its_last_map_has() -> None:
+    mapped = ipc.pool(2).map(6, process_of)
+    gc.collect()
+    assert all(has_ended(pid) for pid in mapped.join())
+    before = threading.active_count()
+    assert ipc.pool(2, processes=False).map(6, number).join() == [1, 2, 3, 4, 5, 6]
+    by = time.monotonic() + 20
+    while threading.active_count() > before:
+        assert time.monotonic() < by, "threads are left"
+        time.sleep(0.005)
+
+
+def test_without_the_global_lock_workers_are_threads_unless_told_otherwise(stage: Stage) -> None:
+    ended = stage.run(
+        """
+        import os, sys
+        sys._is_gil_enabled = lambda: False
+        from syncline import ipc
+
+        def process_of(_):
+            return os.getpid()
+
+        if __name__ == "__main__":
+            assert set(ipc.map(2, process_of).join()) == {os.getpid()}
+            assert os.getpid() not in ipc.map(2, process_of, processes=True).join()
+        """
+    )
+    assert ended.status == 0, ended
+
+
+def test_installed_packages_are_imported_once_for_all_workers(stage: Stage, tmp_path: Path) -> None:
+    """And modules of the program by each: a worker that starts after they were changed sees that."""
+    (tmp_path / "own.py").write_text("value = 1\n")
+    ended = stage.run(
+        """
+        import sys
+        already = "numpy" in sys.modules, "own" in sys.modules
+        import numpy, own
+        from syncline import ipc
+
+        def look(_):
+            return already, own.value
+
+        if __name__ == "__main__":
+            assert ipc.map(2, look).join() == [((True, False), 1)] * 2
+            with open(own.__file__, "w") as file:
+                file.write("value = 22")
+            assert ipc.map(2, look).join() == [((True, False), 22)] * 2
+        """
+    )
+    assert ended.status == 0, ended

@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +92,42 @@ def fill(mutex: ipc.Mutex, table: ipc.SharedTable, size: int, id: int) -> None:
     mutex.barrier(4)
 
 
-def count_up(mutex: ipc.Mutex, table: ipc.SharedTable, times: int, id: int) -> None:
-    for _ in range(times):
+def count_up(mutex: ipc.Mutex, table: ipc.SharedTable, keys: int, id: int) -> None:
+    mutex.barrier(10, timeout=60)  # all at once, or nobody would be in anybody's way
+    for key in range(keys):
         with mutex:
-            table[id % 10] = table[id % 10] + 1
+            table[key] = table[key] + 1
+
+
+def change_nested(outer: ipc.SharedTable, id: int) -> tuple[int, list[tuple[Any, Any]], dict[Any, Any]]:
+    inner = outer["inner"]
+    inner["x"] = inner["x"] + 1
+    inner["from"] = ipc.sharedtable({"process": os.getpid()})
+    moved = ipc.sharedtable(inner["moved"], True)
+    outer["moved"] = moved
+    return len(outer), inner["plain"].pairs(), moved.copy()
+
+
+def hold_and_wait(queue: ipc.Workqueue, told: ipc.Channel, id: int) -> None:
+    item = queue.take()
+    told.write((os.getpid(), item.value))
+    while True:
+        time.sleep(60)
+
+
+def answer_the_rest(queue: ipc.Workqueue, told: ipc.Channel, id: int) -> list[Any]:
+    told.write(None)
+    seen = []
+    for question in queue:
+        seen.append(question)
+        queue.write(question)
+    return seen
+
+
+def address_of(value: ipc.Marshal | ipc.SharedTable, id: int) -> tuple[bool, float]:
+    read = value.read if isinstance(value, ipc.Marshal) else lambda: value[0]
+    first, second = read(), read()
+    return bool(np.shares_memory(first, second)), float(first.sum())
 
 
 def put(table: ipc.SharedTable, id: int) -> None:
@@ -304,6 +337,8 @@ def test_no_item_is_lost_and_none_is_answered_twice_while_workers_are_killed() -
                 crews.append(ipc.map(1, announce_and_square, pids, queue))
     assert answers == {number: number * number for number in range(count)}
     assert killed >= 5
+    queue.drain(timeout=60)
+    assert queue.read(True) is NOTHING  # every question is finished, so whatever was answered twice would be here
     queue.close()
     lost = 0
     for crew in crews:
@@ -312,7 +347,6 @@ def test_no_item_is_lost_and_none_is_answered_twice_while_workers_are_killed() -
         except sl.PeerLost:
             lost += 1
     assert lost == killed
-    assert queue.read(True) is NOTHING if not queue.closed() else True
 
 
 @EITHER
@@ -415,6 +449,12 @@ def test_move_empties_the_source_and_size_grows() -> None:
     assert ipc.sharedtable_size(table) - before >= 1024
     kept = {1: 1}
     assert len(ipc.sharedtable(kept)) == 1 and kept == {1: 1}
+    again = ipc.sharedtable(table, move=True)
+    assert len(table) == 0 and again.pop(3) == 3 and again["large"].shape == (1 << 17,)
+    with pytest.raises(TypeError, match="cannot be moved"):
+        ipc.sharedtable(types.MappingProxyType({1: 1}), True)
+    again.clear()
+    assert again.pairs() == [] and ipc.sharedtable_size(again) < before
 
 
 @EITHER
@@ -426,9 +466,9 @@ def test_a_hundred_writers_of_one_table(processes: bool) -> None:
 
 @EITHER
 def test_locked_increments(processes: bool) -> None:
-    mutex, table = ipc.mutex(), ipc.sharedtable({i: 0 for i in range(10)})
-    ipc.map(10, count_up, mutex, table, 100, processes=4 if processes else False).join(timeout=60)
-    assert table.copy() == {i: 100 for i in range(10)}
+    mutex, table = ipc.mutex(), ipc.sharedtable({i: 0 for i in range(100)})
+    ipc.map(10, count_up, mutex, table, 100, processes=processes).join(timeout=60)
+    assert table.copy() == {i: 10 for i in range(100)}
 
 
 def test_nested_tables_are_shared_and_nested_dicts_are_copies() -> None:
@@ -438,6 +478,58 @@ def test_nested_tables_are_shared_and_nested_dicts_are_copies() -> None:
     assert outer["inner"]["x"] == 2
     outer["plain"]["x"] = 2
     assert outer["plain"]["x"] == 1
+
+
+@EITHER
+def test_a_table_in_a_table_between_processes(processes: bool) -> None:
+    inner = ipc.sharedtable({"x": 1, "plain": ipc.sharedtable({1: "one"}), "moved": ipc.sharedtable({"a": 1, "b": [2]})})
+    outer = ipc.sharedtable({"inner": inner})
+    assert ipc.map(1, change_nested, outer, processes=processes).join(timeout=60) == [(2, [(1, "one")], {"a": 1, "b": [2]})]
+    assert inner["x"] == 2 and len(inner["moved"]) == 0 and len(inner) == 4
+    assert outer["moved"].copy() == {"a": 1, "b": [2]}  # made there, and its maker is gone
+    assert (inner["from"]["process"] == os.getpid()) is not processes
+
+
+def test_the_last_question_of_a_closed_queue_comes_back_from_a_dead_worker() -> None:
+    queue, _ = ipc.workqueue()
+    told, ready = ipc.channel(), ipc.channel()
+    queue.write("last")
+    holder = ipc.map(1, hold_and_wait, queue, told)
+    pid, value = told.read(timeout=60)[1]
+    assert value == "last"
+    queue.close()
+    other = ipc.map(1, answer_the_rest, queue, ready)
+    ready.read(timeout=60)
+    with pytest.raises(sl.Timeout):
+        other.join(timeout=0.3)  # closed and empty, and not over: somebody still works on it
+    os.kill(pid, signal.SIGKILL)
+    assert other.join(timeout=60) == [["last"]]
+    assert queue.read(timeout=60) == "last"
+    with pytest.raises(sl.PeerLost):
+        holder.join(timeout=60)
+
+
+@EITHER
+def test_large_arrays_of_tables_and_marshalled_values_are_read_where_they_lie(processes: bool) -> None:
+    array = np.arange(50_000.0)
+    table = ipc.sharedtable({0: array})
+    for value in (table, ipc.marshal(array)):
+        assert ipc.map(2, address_of, value, processes=processes).join(timeout=60) == [(True, array.sum())] * 2
+    kept = table[0]
+    assert not kept.flags.writeable
+    table[0] = np.zeros(50_000)
+    assert np.array_equal(kept, array) and not table[0].any()
+
+
+def test_a_marshalled_value_may_be_of_any_size() -> None:
+    before = ipc.family_stats()
+    value = ipc.marshal(np.ones(34_000_000))  # 272 MB
+    assert value.read().sum() == 34_000_000
+    assert ipc.family_stats()["blocks"] == before["blocks"] + 1
+    del value
+    after = ipc.family_stats()
+    assert (after["blocks"], after["objects"]) == (before["blocks"], before["objects"])
+    assert after["memory"] - before["memory"] < 130 << 20  # small blocks are kept for the next one, large ones are not
 
 
 @EITHER

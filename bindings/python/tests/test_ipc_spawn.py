@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import select
 import signal
 import sys
 import threading
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import Stage, has_ended
 
 import syncline as sl
 from syncline import ipc
@@ -125,6 +127,16 @@ def test_a_waiting_read_lets_other_threads_run_and_hears_ctrl_c() -> None:
     assert cat.stdout() == "still there"
 
 
+def test_ctrl_c_is_heard_while_there_is_something_to_log() -> None:
+    for delay in (0.01, 0.05):
+        ipc.spawn(file="cat")  # forgotten at once, which is worth a line in the log
+        cat = ipc.spawn(file="cat")
+        threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            cat.stdout(timeout=20)
+        cat.wait()
+
+
 def test_flock_keeps_others_out_until_it_is_closed(tmp_path: Path) -> None:
     """T14: locks are tested, and what is tested exists."""
     file = tmp_path / "lock"
@@ -157,3 +169,31 @@ def test_a_lock_is_released_with_its_object_and_with_its_process(tmp_path: Path)
     assert ipc.flock(file, True) is None
     other.wait("KILL")
     assert ipc.flock(file, timeout=10) is not None
+
+
+def test_a_program_ends_with_the_process_that_started_it(stage: Stage) -> None:
+    """However that ends, and whichever of its threads has started it."""
+    parent = stage.start(
+        """
+        import threading
+        from syncline import ipc
+
+        started = []
+        thread = threading.Thread(target=lambda: started.append(ipc.spawn("sleep", [600])))
+        thread.start()
+        thread.join()
+        print("child", started[0].pid(), flush=True)
+        threading.Event().wait()
+        """
+    )
+    pid = int(parent.wait_for_line("child").split()[1])
+    assert not has_ended(pid, 0.2)
+    parent.signal(signal.SIGKILL)
+    assert has_ended(pid)
+
+
+def test_a_program_can_wait_for_several_outputs_at_once() -> None:
+    quick, slow = ipc.spawn("echo", ["now"]), ipc.spawn("cat")
+    ready, _, _ = select.select([quick.stdout_descriptor(), slow.stdout_descriptor()], [], [], 20)
+    assert ready == [quick.stdout_descriptor()] and quick.stdout() == "now"
+    assert (quick.wait(), slow.wait()) == (0, 0)

@@ -69,6 +69,41 @@ fn stores_are_measured_in_every_setting_and_nothing_is_wrong() {
 }
 
 #[test]
+fn channels_are_measured_between_threads_and_processes_beside_whatever_is_there() {
+    let words = [
+        "ipc",
+        "--json",
+        "--sizes",
+        "64,100K",
+        "--pairs",
+        "1x1,2x2",
+        "--secs",
+        "0.02",
+        "--runs",
+        "1",
+        "--peers",
+        "--python",
+        "no-such-python",
+    ];
+    let end = bench(&words);
+    end.assert_code(0);
+    let rows: Vec<serde_json::Value> = end.out.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    let of = |who: &str, place: &str| rows.iter().filter(|row| row["who"] == who && row["place"] == place).count();
+    assert_eq!((of("syncline", "threads"), of("syncline", "processes"), of("std", "threads"), rows.len()), (4, 4, 2, 10), "{}", end.out);
+    for row in &rows {
+        assert!(row["per_s"].as_f64().unwrap() > 0.0, "{row}");
+        let alone = row["who"] == "syncline" && row["producers"] == 1;
+        assert_eq!(row["rtt_us"].as_f64().is_some_and(|us| us > 0.0), alone, "{row}");
+    }
+    for skipped in
+        ["mp-queue is skipped at 1x1", "faster-fifo is skipped at 1x1", "zeromq is skipped at 2x2", "std is skipped at 2x2: it has one"]
+    {
+        assert!(end.err.contains(skipped), "{skipped}: {}", end.err);
+    }
+    bench(&["ipc", "--where", "elsewhere"]).assert_code(1);
+}
+
+#[test]
 fn pb_measures_two_bits_in_both_directions() {
     let end = bench(&["pb", "w7", "n=1", "size=100004", "secs=0.02"]);
     end.assert_code(0);

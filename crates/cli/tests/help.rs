@@ -19,6 +19,7 @@ fn help_is_complete() {
     assert_golden("tests/golden/env-help.txt", &text(&["env", "--help"]));
     assert_golden("tests/golden/bench-link-help.txt", &text(&["bench", "link", "--help"]));
     assert_golden("tests/golden/bench-table-help.txt", &text(&["bench", "table", "--help"]));
+    assert_golden("tests/golden/bench-ipc-help.txt", &text(&["bench", "ipc", "--help"]));
     assert_golden("tests/golden/bench-kv-help.txt", &text(&["bench", "kv", "--help"]));
     assert_golden("tests/golden/bench-allreduce-help.txt", &text(&["bench", "allreduce", "--help"]));
     assert_golden("tests/golden/bench-pb-help.txt", &text(&["bench", "pb", "--help"]));

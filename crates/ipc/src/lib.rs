@@ -32,6 +32,7 @@ mod background;
 mod channel;
 mod client;
 mod connection;
+mod deposit;
 mod error;
 mod family;
 mod flock;

@@ -2,15 +2,25 @@
 
 use std::sync::Arc;
 
-use syncline_shm::estate::{Entry, Held, KIND_TABLE, NewEntry, TableStore};
+use syncline_shm::estate::{Deposit, Entry, Held, KIND_TABLE, NewEntry, TableStore};
 use syncline_shm::queue::QueueError;
-use syncline_wire::{HandleKind, Limits, Value};
+use syncline_wire::{EncodedValue, HandleKind, Limits, Value};
 
 use crate::channel::{handle, held_by};
+use crate::deposit::{deposited, laid_out, objects_of};
 use crate::{Error, Family, thread};
 
-/// A shared table, as one handle to it. Values are copied in and out; a table inside a table is a handle, and its changes
-/// are seen through it. Each call is one step for all others; a change that depends on what was read needs a [`Mutex`](crate::Mutex).
+/// A value of at least this many bytes lies in a block of its own, of which the entry speaks: any size, and read without a copy.
+const LARGE: u64 = 32 << 10;
+
+/// The words of meta of an entry whose value lies elsewhere: in the deposit that is the only object it names.
+const ELSEWHERE: u32 = u32::MAX;
+
+/// An entry, and the objects that it names.
+type WithObjects = (Entry, Vec<Arc<Held>>);
+
+/// A shared table, as one handle to it. Values are copied in and, unless they are large, out; a table inside a table is a handle,
+/// and its changes are seen through it. Each call is one step for all others; a change that depends on what was read needs a [`Mutex`](crate::Mutex).
 ///
 /// ```
 /// use syncline_ipc::{Family, SharedTable, Value};
@@ -84,15 +94,22 @@ impl SharedTable {
         let key = key_bytes(key, OPERATION)?;
         let encoded =
             value.encode_local(Vec::new(), &Limits::default()).map_err(|cause| Error::Unsendable { operation: OPERATION, cause })?;
-        let held = self.hold_all(value, OPERATION)?;
-        let objects: Vec<u64> = held.iter().map(|held| held.number()).collect();
-        let mut pieces = vec![encoded.meta()];
-        pieces.extend_from_slice(encoded.payload());
+        let held = objects_of(&self.family, value, OPERATION)?;
+        let whole = encoded.meta().len() as u64 + encoded.payload_len();
+        // Objects are few: where they run short, the table takes what it can.
+        if whole >= LARGE && !self.family.estate().is_crowded() {
+            let deposit = laid_out(&self.family, &encoded, &held, OPERATION)?;
+            return self.put(&key, &[], ELSEWHERE, &[Arc::clone(deposit.held())]);
+        }
+        self.put(&key, &pieces_of(&encoded), (encoded.meta().len() / 8) as u32, &held)
+    }
+
+    /// Writes an entry; true when there was one before.
+    fn put(&self, key: &(Vec<u8>, u32), value: &[&[u8]], value_meta: u32, held: &[Arc<Held>]) -> Result<bool, Error> {
         let estate = self.family.estate();
+        let objects: Vec<u64> = held.iter().map(|held| held.number()).collect();
         objects.iter().for_each(|object| estate.count_named(*object, true));
-        let new =
-            NewEntry { key: &key.0, key_meta: key.1, value: &pieces, value_meta: (encoded.meta().len() / 8) as u32, objects: &objects };
-        match self.store.set(&new) {
+        match self.store.set(&NewEntry { key: &key.0, key_meta: key.1, value, value_meta, objects: &objects }) {
             Ok(before) => {
                 let existed = before.is_some();
                 self.forget(before.unwrap_or_default());
@@ -100,22 +117,9 @@ impl SharedTable {
             }
             Err(error) => {
                 objects.iter().for_each(|object| estate.count_named(*object, false));
-                Err(failed(OPERATION, error))
+                Err(failed("shared table write", error))
             }
         }
-    }
-
-    /// The objects that a value leads to, held until they are named.
-    fn hold_all(&self, value: &Value<'_>, operation: &'static str) -> Result<Vec<Arc<Held>>, Error> {
-        let handles = value.handles();
-        let hold = |handle: &&syncline_wire::Handle| {
-            if handle.family != self.family.id() {
-                let detail = format!("a {} of another family cannot be kept in this one", handle.kind.name());
-                return Err(Error::Configuration { operation, detail });
-            }
-            self.family.estate().hold(handle.object).map_err(|error| Error::of_estate(operation, error))
-        };
-        handles.iter().map(hold).collect()
     }
 
     /// Objects that an entry does not name any more: held for a moment, so that the last one's end is noticed.
@@ -133,36 +137,63 @@ impl SharedTable {
         const OPERATION: &str = "shared table read";
         self.family.check(OPERATION)?;
         let key = key_bytes(key, OPERATION)?;
-        match self.store.get(&key.0).map_err(|error| failed(OPERATION, error))? {
-            Some(entry) => self.value_of(&entry.value, entry.value_meta, &entry, OPERATION).map(Some),
-            None => Ok(None),
-        }
+        let found = self.store.get(&key.0).map_err(|error| failed(OPERATION, error))?;
+        found.map(|entry| self.value_of(&entry, self.arrived(&entry), OPERATION)).transpose()
     }
 
-    fn value_of(&self, bytes: &[u8], meta_words: u32, entry: &Entry, operation: &'static str) -> Result<Value<'static>, Error> {
-        let damaged = |detail: String| Error::Damaged { operation, detail };
-        let (meta, payload) =
-            bytes.split_at_checked(meta_words as usize * 8).ok_or_else(|| damaged("an entry has less meta than it says".to_owned()))?;
-        let value = Value::decode_local(meta, payload, &Limits::default()).map_err(|error| damaged(error.to_string()))?;
-        let mut value = value.into_owned();
-        if !entry.objects.is_empty() {
+    /// The value of an entry whose objects are held.
+    fn value_of(&self, entry: &Entry, held: Vec<Arc<Held>>, operation: &'static str) -> Result<Value<'static>, Error> {
+        if entry.value_meta == ELSEWHERE {
+            let deposit = held.into_iter().next();
+            let deposit = deposit.ok_or_else(|| Error::Damaged { operation, detail: "an entry speaks of a value that is gone".into() })?;
+            return deposited(&self.family, deposit, operation).map(|(value, _)| value);
+        }
+        let mut value = decoded(&entry.value, entry.value_meta, operation)?;
+        if !held.is_empty() {
             value.visit_handles(&mut |handle| {
-                // It may have been removed and ended since; then the handle says so when it is opened.
-                handle.keeper = self.family.estate().hold(handle.object).ok().map(|held| held as _);
+                let keeper = held.iter().find(|held| held.number() == handle.object && handle.family == self.family.id());
+                handle.keeper = keeper.map(|held| Arc::clone(held) as _);
             });
         }
         Ok(value)
     }
 
+    /// Holds the objects that were claimed for an entry.
+    fn arrived(&self, entry: &Entry) -> Vec<Arc<Held>> {
+        let estate = self.family.estate();
+        let held = entry.objects.iter().filter_map(|object| estate.hold(*object).ok()).collect();
+        estate.objects_arrived(&entry.objects);
+        held
+    }
+
     /// Removes `key`; false when nothing stood there.
     pub fn remove(&self, key: &Value<'_>) -> Result<bool, Error> {
-        const OPERATION: &str = "shared table remove";
+        Ok(self.removed(key, "shared table remove")?.is_some())
+    }
+
+    /// Removes `key` and returns what stood under it, as one step; none if nothing did.
+    pub fn take(&self, key: &Value<'_>) -> Result<Option<Value<'static>>, Error> {
+        const OPERATION: &str = "shared table take";
+        let removed = self.removed(key, OPERATION)?;
+        removed.map(|(entry, held)| self.value_of(&entry, held, OPERATION)).transpose()
+    }
+
+    fn removed(&self, key: &Value<'_>, operation: &'static str) -> Result<Option<WithObjects>, Error> {
+        self.family.check(operation)?;
+        let key = key_bytes(key, operation)?;
+        let Some(entry) = self.store.remove(&key.0).map_err(|error| failed(operation, error))? else { return Ok(None) };
+        let held = self.arrived(&entry);
+        self.forget(entry.objects.clone());
+        Ok(Some((entry, held)))
+    }
+
+    /// Removes all pairs, as one step.
+    pub fn clear(&self) -> Result<(), Error> {
+        const OPERATION: &str = "shared table clear";
         self.family.check(OPERATION)?;
-        let key = key_bytes(key, OPERATION)?;
-        let before = self.store.remove(&key.0).map_err(|error| failed(OPERATION, error))?;
-        let existed = before.is_some();
-        self.forget(before.unwrap_or_default());
-        Ok(existed)
+        let named = self.store.clear().map_err(|error| failed(OPERATION, error))?;
+        self.forget(named);
+        Ok(())
     }
 
     /// How many pairs there are.
@@ -181,17 +212,25 @@ impl SharedTable {
         const OPERATION: &str = "shared table pairs";
         self.family.check(OPERATION)?;
         let entries = self.store.entries().map_err(|error| failed(OPERATION, error))?;
-        let pair = |entry: &Entry| {
-            let key = self.value_of(&entry.key, entry.key_meta, entry, OPERATION)?;
-            Ok((key, self.value_of(&entry.value, entry.value_meta, entry, OPERATION)?))
+        // All of them first: one that cannot be read must not keep what was claimed for the others.
+        let held: Vec<Vec<Arc<Held>>> = entries.iter().map(|entry| self.arrived(entry)).collect();
+        let pair = |(entry, held): (&Entry, Vec<Arc<Held>>)| {
+            Ok((decoded(&entry.key, entry.key_meta, OPERATION)?, self.value_of(entry, held, OPERATION)?))
         };
-        entries.iter().map(pair).collect()
+        entries.iter().zip(held).map(pair).collect()
     }
 
-    /// Bytes of shared memory that it uses.
+    /// Bytes of shared memory that it uses, those of large values included.
     pub fn size(&self) -> Result<usize, Error> {
-        self.family.check("shared table size")?;
-        self.store.bytes().map_err(|error| failed("shared table size", error))
+        const OPERATION: &str = "shared table size";
+        self.family.check(OPERATION)?;
+        let own = self.store.bytes().map_err(|error| failed(OPERATION, error))?;
+        let entries = self.store.entries().map_err(|error| failed(OPERATION, error))?;
+        let elsewhere = entries.iter().flat_map(|entry| {
+            let held = self.arrived(entry);
+            held.into_iter().filter(|_| entry.value_meta == ELSEWHERE)
+        });
+        Ok(own + elsewhere.filter_map(|held| Deposit::over(held).ok()).map(|deposit| deposit.as_ref().len()).sum::<usize>())
     }
 }
 
@@ -199,6 +238,21 @@ impl std::fmt::Debug for SharedTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SharedTable({:x})", self.store.held().number())
     }
+}
+
+/// The bytes of a small value.
+fn pieces_of<'e>(encoded: &'e EncodedValue<'_>) -> Vec<&'e [u8]> {
+    let mut pieces = vec![encoded.meta()];
+    pieces.extend_from_slice(encoded.payload());
+    pieces
+}
+
+fn decoded(bytes: &[u8], meta_words: u32, operation: &'static str) -> Result<Value<'static>, Error> {
+    let damaged = |detail: String| Error::Damaged { operation, detail };
+    let parts = bytes.split_at_checked(meta_words as usize * 8);
+    let (meta, payload) = parts.ok_or_else(|| damaged("an entry has less meta than it says".to_owned()))?;
+    let value = Value::decode_local(meta, payload, &Limits::default()).map_err(|error| damaged(error.to_string()))?;
+    Ok(value.into_owned())
 }
 
 /// A key as bytes, which are the same for equal keys, and the words of meta among them.

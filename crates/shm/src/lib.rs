@@ -4,7 +4,8 @@
 //!
 //! [`duplex`] is what links are made of, [`board`] and [`meeting`] what the ranks of a host share.
 //! Below them: [`ring`] and [`arena`] move bytes, [`bell`] and [`wait`] sleep and wake,
-//! [`segment`], [`heap`] and [`fdpass`] provide the memory, [`fork`] knows a forked child, [`pipe`] survives a broken one.
+//! [`segment`], [`heap`] and [`fdpass`] provide the memory, [`fork`] knows a forked child, [`kin`] ends with its parent,
+//! [`pipe`] survives a broken one.
 #![cfg_attr(loom, allow(dead_code, unused_imports, reason = "what needs real memory is left out of the models"))]
 
 pub mod arena;
@@ -25,6 +26,7 @@ pub mod fdpass;
 pub mod fork;
 #[cfg(not(loom))]
 pub mod heap;
+pub mod kin;
 pub mod latch;
 mod mapping;
 pub mod meeting;

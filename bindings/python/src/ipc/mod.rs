@@ -22,7 +22,8 @@ pub(crate) use client::{Client, ipc_client};
 pub(crate) use flock::{Flock, ipc_flock};
 pub(crate) use server::{Server, ServerClient, ipc_server};
 pub(crate) use shared::{
-    Channel, Mutex, SharedTable, Workqueue, WorkqueueItem, ipc_handle_beside, ipc_let_go, ipc_open_handle, ipc_select, ipc_workqueue,
+    Channel, Mutex, SharedTable, Workqueue, WorkqueueItem, ipc_family_stats, ipc_handle_beside, ipc_let_go, ipc_open_handle, ipc_select,
+    ipc_workqueue,
 };
 pub(crate) use spawn::{Spawned, ipc_spawn};
 

@@ -13,7 +13,8 @@ use crate::{errors, log};
 
 /// A program that was started; `syncline.ipc.spawn()` makes it.
 ///
-/// A context manager that waits for it. One that is forgotten is ended: SIGTERM, after two seconds SIGKILL.
+/// A context manager that waits for it. One that is forgotten is ended: SIGTERM, after two seconds SIGKILL. None outlives the
+/// process that started it.
 #[pyclass(frozen, module = "syncline.ipc", name = "Spawn")]
 pub(crate) struct Spawned {
     inner: Parental<Child>,
@@ -46,6 +47,11 @@ impl Spawned {
     /// The number of its process.
     fn pid(&self) -> u32 {
         self.inner.pid()
+    }
+
+    /// The descriptor of this side of its stdout, for programs that wait for several things at once; reading is done here.
+    fn stdout_descriptor(&self) -> i32 {
+        self.inner.stdout_descriptor()
     }
 
     /// Whether it has not ended yet.

@@ -9,11 +9,12 @@
 //! # Ok::<(), syncline_ipc::SpawnError>(())
 //! ```
 //! Every call has a deadline and hears an interrupt. The pipes do not block, so a child that writes while it is written to
-//! cannot lock itself and us up: what it says meanwhile is kept here until somebody reads it. The program is started by
-//! `posix_spawn`, not by a fork: threads of this process are no danger to it.
+//! cannot lock itself and us up: what it says meanwhile is kept here until somebody reads it. No program outlives this process,
+//! however that ends.
 
 mod error;
 mod pipes;
+mod start;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -22,7 +23,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+use rustix::process::pidfd_send_signal;
 use syncline_transport::Deadline;
 
 use crate::connection::{Taken, Turn};
@@ -34,7 +35,8 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// A program to be started.
 ///
-/// A `file` with a slash is a path, any other is looked for in `PATH`. Stdin and stdout are pipes, stderr stays ours.
+/// A `file` with a slash is a path, any other is looked for in `PATH`. Stdin and stdout are pipes, stderr stays ours. The kernel
+/// kills it when this process ends; only programs with other rights than ours (set-user-ID) and what it starts itself escape that.
 #[derive(Debug, Clone)]
 pub struct Spawn {
     file: OsString,
@@ -68,13 +70,8 @@ impl Spawn {
             command.env_clear().envs(self.env);
         }
         let file = self.file.to_string_lossy().into_owned();
-        let mut process = command.spawn().map_err(|source| SpawnError::NotStarted { file: file.clone(), source })?;
+        let (mut process, watch) = start::started(command).map_err(|source| SpawnError::NotStarted { file: file.clone(), source })?;
         let pipes = process.stdin.take().zip(process.stdout.take()).expect("both were asked for");
-        let watch = Pid::from_raw(process.id() as i32).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        let watch = watch.expect("a child has a pid").map_err(|error| {
-            let _ = process.kill().and_then(|()| process.wait()); // nobody could watch it: nobody will know of it
-            SpawnError::system("spawn", &file, error.into())
-        })?;
         let child = Child {
             stdout_descriptor: pipes.1.as_raw_fd(),
             file,

@@ -2,6 +2,7 @@
 
 mod channel;
 mod child;
+mod deposit;
 mod fixes;
 mod killed;
 mod mutex;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use syncline_ipc::{Channel, Deadline, Error, Family, Item, Mutex, SharedTable, Taken, Value, Workqueue};
+use syncline_ipc::{Channel, Deadline, Error, Family, Item, Marshal, Mutex, SharedTable, Taken, Value, Workqueue};
 
 use crate::child::Part;
 use crate::{as_int, int, soon};
@@ -32,6 +32,9 @@ pub(crate) fn play(role: &str, part: &Part) {
         "read_until" => read_until(part),
         "answer_until" => answer_until(part),
         "change_until" => change_until(part),
+        "deposit_until" => deposit_until(part),
+        "read_table" => read_table(part),
+        "read_marshal" => read_marshal(part),
         "statuses" => statuses(part),
         "tables" => tables(part),
         "little_room" => little_room(),
@@ -334,4 +337,38 @@ fn change_until(part: &Part) {
     table.set(&Value::from("inner"), &SharedTable::new(&part.family).unwrap().handle()).unwrap();
     table.set(&Value::from("inner"), &int(1)).unwrap();
     (0..30).for_each(|number| assert!(table.remove(&int(number)).unwrap()));
+}
+
+/// Puts large values into a table that name a channel each, replaces one, takes one, and removes them all.
+fn deposit_until(part: &Part) {
+    let table = SharedTable::open(&part.family, &part.handles[0]).unwrap();
+    mortal(part);
+    let put = |number: i64| {
+        let channel = Channel::new(&part.family).unwrap();
+        let value = Value::List(vec![crate::deposit::bytes(number as u8, 40_000), channel.handle()]);
+        table.set(&int(number), &value).unwrap()
+    };
+    assert!(!put(1) && !put(2) && put(1));
+    assert!(table.get(&int(0)).unwrap().is_some() && table.take(&int(2)).unwrap().is_some());
+    put(3);
+    table.clear().unwrap();
+}
+
+/// Reads the value under 1 until it is nil; every one of them is whole.
+fn read_table(part: &Part) {
+    let table = SharedTable::open(&part.family, &part.handles[0]).unwrap();
+    while let Some(Value::Tensor(tensor)) = table.get(&int(1)).unwrap() {
+        let data = tensor.data();
+        assert!(data.len() == 40_000 && data.iter().all(|byte| *byte == data[0]));
+    }
+}
+
+/// Reads what a handle leads to that comes through a channel, and sends the sum of its bytes to the channel in it.
+fn read_marshal(part: &Part) {
+    let handle = part.channel(0).read(soon()).unwrap().item.unwrap();
+    let Value::List(items) = Marshal::open(&part.family, &handle).unwrap().read().unwrap() else { panic!("a list") };
+    let Value::Tensor(tensor) = &items[0] else { panic!("a tensor") };
+    assert!(tensor.shared().is_some() && matches!(&items[1], Value::Opaque(bytes) if **bytes == [1, 2, 3]));
+    let sum: i64 = tensor.data().iter().map(|byte| i64::from(*byte)).sum();
+    Channel::open(&part.family, &items[2]).unwrap().write(&int(sum), soon()).unwrap();
 }

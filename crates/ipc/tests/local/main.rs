@@ -3,7 +3,6 @@
 mod background;
 mod flock;
 mod map;
-mod marshal;
 mod spawn;
 
 use std::time::Duration;

@@ -6,6 +6,9 @@ use syncline_ipc::{Deadline, ErrorKind, Exit, Signal, Spawn, SpawnError};
 
 use crate::{at_once, soon};
 
+/// Tells a program that is this one, started again, what it is to do.
+const ROLE: &str = "SYNCLINE_TEST_ROLE";
+
 const DONE: Exit = Exit { code: Some(0), signal: None };
 
 #[test]
@@ -151,4 +154,34 @@ fn a_wait_does_not_wait_for_a_grandchild_that_holds_the_pipe() {
     assert!(started.elapsed() < Duration::from_secs(10));
     let killed = std::process::Command::new("kill").arg(String::from_utf8(grandchild).expect("a number")).status();
     assert!(killed.expect("kill runs").success(), "it outlives its parent");
+}
+
+/// Not a test of its own: a program that starts another one from a thread that ends, says its number, and waits to be killed.
+#[test]
+fn play_a_parent() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let child = std::thread::spawn(|| Spawn::new("sleep").args(["600"]).start().expect("starts")).join().expect("no panic");
+    println!("\nchild {}", child.pid());
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn no_program_outlives_the_process_that_started_it() {
+    let program = std::env::current_exe().expect("this program");
+    let play = Spawn::new(program).args(["--exact", "spawn::play_a_parent", "--nocapture", "--test-threads=1"]);
+    let parent = play.env(ROLE, "parent").start().expect("starts");
+    let lines = std::iter::from_fn(|| parent.read_line(soon()).expect("read"));
+    let words =
+        lines.map(|line| String::from_utf8_lossy(&line).into_owned()).find_map(|line| line.strip_prefix("child ").map(str::to_owned));
+    let child = rustix::process::Pid::from_raw(words.expect("its number").parse().expect("a number")).expect("not 0");
+    let watch =
+        rustix::process::pidfd_open(child, rustix::process::PidfdFlags::empty()).expect("it lives, and not only as long as its thread");
+    assert_eq!(parent.wait(Some(Signal::Kill), soon()).expect("killed").signal, Some(9));
+    let mut ended = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
+    let within = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut ended, Some(&within)).expect("waits"), 1, "it outlives its parent");
 }

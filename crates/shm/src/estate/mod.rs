@@ -9,6 +9,7 @@
 
 mod barrier;
 mod blocks;
+mod deposit;
 mod layout;
 mod members;
 mod mutex;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 pub use barrier::{BarrierError, MOST_AT_BARRIER};
 pub use blocks::Block;
 use blocks::Blocks;
+pub use deposit::Deposit;
 use layout::{Layout, MOST_MEMBERS, SIZES};
 use members::{MemberWords, Members};
 pub use mutex::SharedMutex;
@@ -52,6 +54,8 @@ pub const KIND_WORKQUEUE: u8 = 2;
 pub const KIND_MUTEX: u8 = 3;
 /// A table.
 pub const KIND_TABLE: u8 = 4;
+/// A value that was laid out once.
+pub const KIND_DEPOSIT: u8 = 5;
 
 #[repr(C)]
 #[derive(Default)]
@@ -253,6 +257,10 @@ impl Estate {
         self.blocks.in_use()
     }
 
+    fn too_large(&self, len: usize) -> SegmentError {
+        SegmentError::Full { name: "blocks of a family".to_owned(), asked: len, of: self.largest_block() as u64 }
+    }
+
     /// Claims a block of `len` bytes.
     pub fn block(self: &Arc<Self>, len: usize) -> Result<Block, SegmentError> {
         let id = self.blocks.claim(len, self.me)?;
@@ -401,7 +409,16 @@ fn queues_of(kind: u8) -> usize {
 type Names = fn(&Arc<Estate>, usize) -> Vec<u64>;
 
 fn names_of(kind: u8) -> Option<Names> {
-    (kind == KIND_TABLE).then_some(table::named_by)
+    match kind {
+        KIND_TABLE => Some(table::named_by),
+        KIND_DEPOSIT => Some(deposit::named_by),
+        _ => None,
+    }
+}
+
+/// What is called once for the names of an object without queues that ends.
+fn emptied(kind: u8) -> Option<Names> {
+    if kind == KIND_DEPOSIT { Some(deposit::empty) } else { names_of(kind) }
 }
 
 /// Gives back what a dead member had leased. Words that make no sense are nobody's to repair, but whoever does not move is in the way.

@@ -314,8 +314,13 @@ impl Estate {
     /// Holds the objects that a record names before it is taken, without the directory: while the record is there, they are.
     /// [`objects_arrived`](Estate::objects_arrived) says that they are held as usual.
     pub fn claim_objects(&self, record: &Record) {
+        self.claim_named(record.objects());
+    }
+
+    /// The same for the objects that a table's entry names, while its latch is held.
+    pub(super) fn claim_named(&self, numbers: impl IntoIterator<Item = u64>) {
         let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
-        for number in record.objects() {
+        for number in numbers {
             if self.entry(slot_of_object(number)).state.load(Ordering::Acquire) >> 32 == number >> 32 {
                 *claimed.entry(number).or_default() += 1;
                 self.set_holder(slot_of_object(number), self.me(), true);
@@ -456,8 +461,8 @@ impl Estate {
             // Damaged words end the walk; what was left is lost to the family, not to the kernel.
             let _ = queue.empty_out(&claim, free_record, self.hand());
         }
-        if let Some(named) = super::names_of((seen >> 8) as u8) {
-            for object in named(self, slot) {
+        if let Some(emptied) = super::emptied((seen >> 8) as u8) {
+            for object in emptied(self, slot) {
                 self.count_named(object, false);
                 candidates.push(object);
             }
@@ -502,10 +507,16 @@ impl Estate {
         buried
     }
 
-    /// The blocks that any record of any queue speaks of; none when some record makes no sense.
+    /// The blocks that any record of any queue or any deposit speaks of; none when some record makes no sense.
     pub(super) fn blocks_spoken_of(self: &Arc<Self>) -> Result<Option<HashSet<u64>>, WaitError> {
         let mut found = HashSet::new();
         let whole = self.each_record(&mut |record| found.extend(record.block().map(|(block, _)| block)))?;
+        for slot in 0..self.objects_high() {
+            let seen = self.entry(slot).state.load(Ordering::Acquire);
+            if stage_of(seen) != FREE && (seen >> 8) as u8 == super::KIND_DEPOSIT {
+                found.extend(super::deposit::block_of(self, slot));
+            }
+        }
         Ok(whole.then_some(found))
     }
 
@@ -529,6 +540,11 @@ impl Estate {
             }
         }
         Ok(whole)
+    }
+
+    /// Whether so many objects live that what can do without another one should.
+    pub fn is_crowded(&self) -> bool {
+        self.objects() > MOST_OBJECTS / 4 * 3
     }
 
     /// Objects that live, for tests and statistics.

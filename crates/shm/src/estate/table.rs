@@ -17,6 +17,7 @@ use crate::latch::{Latch, Taken};
 use crate::mortality::moment;
 use crate::placed::{Line, Placed, Region, Shared};
 use crate::queue::QueueError;
+use crate::segment::SegmentError;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The words of a table.
@@ -130,10 +131,11 @@ impl TableStore {
         &self.held
     }
 
-    /// The entry under a key.
+    /// The entry under a key. The objects that it names are claimed, so that they are still there:
+    /// [`objects_arrived`](Estate::objects_arrived) has to be told when they are held.
     pub fn get(&self, key: &[u8]) -> Result<Option<Entry>, QueueError> {
         self.inner.under_latch(|table| match table.find(key)?.1 {
-            Some(found) => Ok(Some(table.entry(&found))),
+            Some(found) => Ok(Some(table.claimed_entry(&found))),
             None => Ok(None),
         })
     }
@@ -143,16 +145,26 @@ impl TableStore {
         self.inner.under_latch(|table| table.set(new))
     }
 
-    /// Removes a key; returns the objects that its entry named, if there was one.
-    pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u64>>, QueueError> {
+    /// Removes a key; returns its entry, as [`get`](TableStore::get) does, if there was one. It counts as naming its objects until the
+    /// caller says otherwise.
+    pub fn remove(&self, key: &[u8]) -> Result<Option<Entry>, QueueError> {
         self.inner.under_latch(|table| {
             let (place, Some(found)) = table.find(key)? else { return Ok(None) };
-            let objects = table.entry(&found).objects;
+            let entry = table.claimed_entry(&found);
             moment();
             table.index(place).store(GONE, Ordering::Release);
             moment();
             table.words.live.fetch_sub(1, Ordering::Relaxed);
-            Ok(Some(objects))
+            Ok(Some(entry))
+        })
+    }
+
+    /// Removes all keys; returns the objects that their entries named, which count as named until the caller says otherwise.
+    pub fn clear(&self) -> Result<Vec<u64>, QueueError> {
+        self.inner.under_latch(|table| {
+            let named = table.in_order()?.iter().flat_map(|found| table.objects_of(found)).collect();
+            table.move_to_other_half(&[])?;
+            Ok(named)
         })
     }
 
@@ -166,9 +178,9 @@ impl TableStore {
         Ok(self.len()? == 0)
     }
 
-    /// All entries as they are at one moment, oldest change first.
+    /// All entries as they are at one moment, oldest change first; their objects are claimed, as by [`get`](TableStore::get).
     pub fn entries(&self) -> Result<Vec<Entry>, QueueError> {
-        self.inner.under_latch(|table| Ok(table.in_order()?.iter().map(|found| table.entry(found)).collect()))
+        self.inner.under_latch(|table| Ok(table.in_order()?.iter().map(|found| table.claimed_entry(found)).collect()))
     }
 
     /// Bytes in use, index included.
@@ -242,14 +254,17 @@ impl Inner {
         let backed = self.words.backed[which].load(Ordering::Relaxed) as usize;
         if len > backed || backed > self.half {
             if len > self.half {
-                let full = crate::segment::SegmentError::Full { name: "a shared table".into(), asked: len, of: self.half as u64 };
-                return Err(full.into());
+                return Err(self.full(len).into());
             }
             let upto = len.next_multiple_of(STEP).min(self.half);
             self.estate.segment.reserve(self.at + which * self.half, upto)?;
             self.words.backed[which].store(upto as u64, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    fn full(&self, asked: usize) -> SegmentError {
+        SegmentError::Full { name: "a shared table".into(), asked, of: self.half as u64 }
     }
 
     /// The entry that the index says begins at `place`, checked.
@@ -282,6 +297,14 @@ impl Inner {
         entry.objects = self.objects_of(found);
         self.area.append_out(found.key_at(), found.key_len, &mut entry.key);
         self.area.append_out(found.value_at(), found.value_len, &mut entry.value);
+        entry
+    }
+
+    fn claimed_entry(&self, found: &Found) -> Entry {
+        let entry = self.entry(found);
+        if !entry.objects.is_empty() {
+            self.estate.claim_named(entry.objects.iter().copied());
+        }
         entry
     }
 
@@ -319,8 +342,10 @@ impl Inner {
 
     fn set(&self, new: &NewEntry<'_>) -> Result<Option<Vec<u64>>, QueueError> {
         let value_len: usize = new.value.iter().map(|piece| piece.len()).sum();
-        Corrupt::check("bytes of a table's value", value_len as u64, 0, u32::MAX.into())?;
         let len = HEAD + 8 * new.objects.len() + new.key.len().next_multiple_of(8) + value_len.next_multiple_of(8);
+        if len > self.half {
+            return Err(self.full(len).into()); // before anything is moved for it
+        }
         self.make_room(len)?;
         let (at, before) = self.find(new.key)?;
         let (base, places) = self.form()?;
@@ -362,7 +387,7 @@ impl Inner {
 
     /// Moves to the other half when the index or the room is nearly used up.
     fn make_room(&self, len: usize) -> Result<(), QueueError> {
-        let (base, places) = self.form()?;
+        let (_, places) = self.form()?;
         let used = self.words.used.load(Ordering::Relaxed);
         let top = self.words.top.load(Ordering::Relaxed);
         Corrupt::check("end of a table's entries", top, places * 8, self.half as u64)?;
@@ -370,13 +395,14 @@ impl Inner {
         // Room that replaced entries left behind is taken back once the table has doubled since the last move.
         let worn = top > self.words.moved.load(Ordering::Relaxed).max(128 << 10).saturating_mul(2);
         if crowded || worn || top as usize + len > self.half {
-            self.move_over(base)?;
+            self.move_to_other_half(&self.in_order()?)?; // The order of the changes is kept.
         }
         Ok(())
     }
 
-    fn move_over(&self, base: usize) -> Result<(), QueueError> {
-        let entries = self.in_order()?; // The order of the changes is kept.
+    /// Makes these the entries of the table.
+    fn move_to_other_half(&self, entries: &[Found]) -> Result<(), QueueError> {
+        let (base, _) = self.form()?;
         let log = u64::from((entries.len() as u64 * 4).max(1 << FIRST_LOG).next_power_of_two().ilog2());
         let from = usize::from(base > 0);
         let to = 1 - from;
@@ -387,7 +413,7 @@ impl Inner {
             self.index(to_base + place).store(EMPTY, Ordering::Relaxed);
         }
         let (mut top, mut bytes) = (size, Vec::new());
-        for found in &entries {
+        for found in entries {
             bytes.clear();
             self.area.append_out(found.place as usize, found.len(), &mut bytes);
             self.area.copy_in(to_base + top, &bytes);

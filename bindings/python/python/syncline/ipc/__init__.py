@@ -31,6 +31,7 @@ from syncline._native import (
     Workqueue,
     WorkqueueItem,
     ipc_client,
+    ipc_family_stats,
     ipc_flock,
     ipc_select,
     ipc_server,
@@ -71,6 +72,7 @@ __all__ = [
     "WorkqueueItem",
     "channel",
     "client",
+    "family_stats",
     "flock",
     "map",
     "map_extended",
@@ -162,30 +164,39 @@ def workqueue(name: str | None = None, size: int | None = None, size_increment: 
 def select(channels: Sequence[Channel], *, timeout: float | None = None) -> tuple[Channel | None, int, Any]:
     """Waits until one of the channels has an item and returns ``(channel, status, item)``.
 
-    ``(None, DRAINED, None)`` when all of them are drained. Those that stand first are asked first.
+    ``(None, DRAINED, None)`` when all of them are drained. Where several have one, they are asked in turns.
     """
     given = list(channels)
     index, status, item = ipc_select(given, timeout)
     return None if index is None else given[index], status, item
 
 
-def sharedtable(tbl: Mapping[Any, Any] | None = None, move: bool = False) -> SharedTable:
+def sharedtable(tbl: Mapping[Any, Any] | SharedTable | None = None, move: bool = False) -> SharedTable:
     """A mapping that threads and processes share, filled from ``tbl``, which ``move=True`` empties."""
     from collections.abc import Mapping
 
     if tbl is not None and not isinstance(tbl, Mapping | SharedTable):
         raise TypeError("sharedtable arg #1 expected a mapping or None")
+    if move and tbl is not None and not hasattr(tbl, "clear"):
+        raise TypeError("sharedtable arg #2: what cannot be emptied cannot be moved")
     made = SharedTable()
     if tbl is not None:
         made.update(tbl)
         if move:
-            tbl.clear()  # type: ignore[attr-defined]
+            tbl.clear()  # type: ignore[union-attr]
     return made
 
 
 def sharedtable_size(table: SharedTable) -> float:
     """How many KB a shared table takes, as torch-ipc counts; ``table.size()`` has bytes."""
     return table.size() / 1024
+
+
+def family_stats() -> dict[str, int]:
+    """What this process and those it shares objects with hold together: ``objects`` (channels, queues, … that somebody still has),
+    ``blocks`` (of large values, in queues and in hands), ``members`` (processes), ``deaths`` and bytes of ``memory``.
+    """
+    return ipc_family_stats()
 
 
 def flock(file: str | os.PathLike[str], no_block: bool = False, *, timeout: float | None = None) -> Flock | None:
@@ -198,7 +209,7 @@ def flock(file: str | os.PathLike[str], no_block: bool = False, *, timeout: floa
 
 
 def spawn(file: str, args: Sequence[object] = (), env: Mapping[str, object] | None = None) -> Spawn:
-    """Starts a program with pipes to its stdin and from its stdout; its stderr is ours.
+    """Starts a program with pipes to its stdin and from its stdout; its stderr is ours. It ends with this process at the latest.
 
     A ``file`` with a slash is a path, any other is looked for in PATH. Arguments may be numbers. ``env``, unless it is
     empty, is the whole environment of the program.

@@ -8,7 +8,7 @@ from typing import Any
 
 from syncline._errors import Closed, Timeout, UnknownKey
 from syncline.ipc import _start
-from syncline.ipc._crew import crew, until
+from syncline.ipc._crew import crew, end_with, until
 from syncline.ipc._job import Job
 
 
@@ -36,6 +36,7 @@ class BackgroundTaskPool:
         self._closed = False
         self._jobs: dict[int, Job] = {}  # those whose result nobody has taken
         self._added = 0
+        end_with(self, self._crew)
 
     def add_task(self, func: Callable[..., Any], *args: Any) -> int:
         """Adds a task that calls ``func(*args)`` and returns its number."""
@@ -134,6 +135,7 @@ class BackgroundTask:
     ) -> None:
         self._pool = BackgroundTaskPool(1, True, processes=processes, start_method=start_method)
         self._pool.add_task(func, *args)
+        self._pool._crew.close()  # it has its task, and ends after it whether or not somebody asks what came of it
 
     def is_done(self) -> bool:
         """Whether it has ended."""

@@ -7,6 +7,7 @@ hand, so a process that dies is named together with it; numbers that it had been
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import collections
 import contextlib
@@ -16,6 +17,7 @@ import pickle
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -31,13 +33,14 @@ from syncline.ipc._nothing import NOTHING
 SLICE = 0.1  # seconds between two looks at whether all workers live
 AHEAD = 0.002  # seconds of work that a process is given ahead
 MOST_AHEAD = 64
+IDLE = 10.0  # seconds that a worker rests before it goes home
 
 
 class ProcessCrew:
     """Workers that are processes."""
 
-    def __init__(self, size: int, start_method: str | None = None) -> None:
-        self.context = _start.context(start_method)
+    def __init__(self, size: int, start_method: str | None = None, function: Any = None) -> None:
+        self.context = _start.context(start_method, function)
         self.results = _native.Channel()
         self.lock = threading.RLock()
         self.tokens = itertools.count(1)
@@ -46,6 +49,7 @@ class ProcessCrew:
         self.closed = self.killed = False
         self.maker, self.born = os.getpid(), time.time()
         self.surroundings: Any = None  # what its processes found when they were started
+        self.for_one_map = False  # its workers go home once nothing is left to do, joined or not
         self.attended = 0
         self.unattended = threading.Condition()
         self.foreman: threading.Thread | None = None
@@ -85,13 +89,14 @@ class ProcessCrew:
     @contextlib.contextmanager
     def attendance(self) -> Iterator[None]:
         """While somebody waits, the foreman rests."""
-        self.attended += 1
+        with self.unattended:
+            self.attended += 1
         try:
             yield
         finally:
             with self.unattended:
                 self.attended -= 1
-                self.unattended.notify()
+                self.unattended.notify_all()
 
     def _oversee(self) -> None:
         while True:
@@ -100,8 +105,22 @@ class ProcessCrew:
             with self.lock:
                 if not self.jobs:
                     self.foreman = None
+                    if self.for_one_map:
+                        self.rest()  # whoever joins later finds the results here; the workers need not wait for that
                     return
             self.pump(SLICE)
+
+    def abandon(self) -> None:
+        """Nobody can bring another job: the workers end when those that are there have ended.
+
+        The collector of garbage calls this in the middle of anything, so it takes no lock here, nor does what it calls.
+        """
+        if not self.closed and self.maker == os.getpid():
+            _thread.start_new_thread(self._wind_up, ())
+
+    def _wind_up(self) -> None:
+        self._oversee()
+        self.close()
 
     def pump(self, timeout: float | None) -> bool:
         """Waits for one message, at most ``timeout`` seconds or one look at the workers; false when nothing came."""
@@ -202,9 +221,10 @@ class ProcessCrew:
     def rest(self) -> bool:
         """Lets the workers go home unless they hear something soon; false when they cannot be used again."""
         with self.lock:
-            if self.closed or self.jobs or not all(worker.alive for worker in self.workers):
+            if self.closed or self.jobs:
                 return False
-            return all(worker.tasks.write([_worker.REST]) == _native.Channel.OPEN for worker in self.workers)
+            told = [worker.tasks.write([_worker.REST, IDLE]) == _native.Channel.OPEN for worker in self.workers if worker.alive]
+            return all(told) and len(told) == len(self.workers)
 
     def resume(self) -> bool:
         """Calls workers that rest back; false when one has gone home."""
@@ -354,7 +374,7 @@ class ThreadCrew:
             began, used = time.perf_counter(), time.thread_time()
             try:
                 if init is not None and id(job) not in ready:
-                    exec(init, function.__globals__) if isinstance(init, str) else init()
+                    exec(init, _functions.globals_of(function)) if isinstance(init, str) else init()
                     ready.add(id(job))
                 made, good = function(*args, number) if numbered else function(*args), True
             except BaseException as error:
@@ -384,6 +404,9 @@ class ThreadCrew:
             for _ in self.threads:
                 self.tasks.put(None)
 
+    def abandon(self) -> None:
+        self.close()  # takes no lock: the threads find their ends behind the last task
+
     def end(self, patience: float = 5.0) -> None:
         self.close()
         by = time.monotonic() + patience
@@ -400,8 +423,14 @@ class ThreadCrew:
 Crew = ProcessCrew | ThreadCrew
 
 
-def crew(size: int, processes: bool, start_method: str | None) -> Crew:
-    return ProcessCrew(size, start_method) if processes else ThreadCrew(size)
+def crew(size: int, processes: bool, start_method: str | None, function: Any = None) -> Crew:
+    """Workers; ``function`` is what they will call first, if that is known."""
+    return ProcessCrew(size, start_method, function) if processes else ThreadCrew(size)
+
+
+def end_with(owner: object, crew: Crew) -> None:
+    """Nobody but ``owner`` brings jobs to this crew: when it was forgotten, the workers end after what they were given."""
+    weakref.finalize(owner, crew.abandon).atexit = False
 
 
 def until(over: Callable[[], bool], crew: Crew, timeout: float | None) -> Iterator[None]:

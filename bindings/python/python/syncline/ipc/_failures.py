@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 import signal
-import traceback
-from typing import Any
 
 from syncline._errors import PeerLost, SynclineError
+
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class MapError(SynclineError):
@@ -64,6 +66,8 @@ def _made(kind: type[MapError], text: str) -> MapError:
 
 def packed(error: BaseException) -> tuple[bytes | None, str]:
     """An exception as it travels: itself, if it survives the way, and its traceback as text."""
+    import traceback  # needed by those who fail, and slow to load
+
     # The frames of the worker itself are no news to anybody.
     frames = error.__traceback__.tb_next if error.__traceback__ is not None else None
     text = "".join(traceback.format_exception(type(error), error, frames))

@@ -17,10 +17,13 @@ import os
 import pickle
 import sys
 import types
-from collections.abc import Callable, Iterator
-from typing import Any
 
 from syncline._errors import ConfigurationError
+
+TYPE_CHECKING = False  # the module `typing` would be a tenth of what a process needs to start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
 
 def dumps(given: Any, what: str) -> bytes:
@@ -131,3 +134,15 @@ def name_of(function: Callable[..., Any]) -> str:
     if isinstance(function, functools.partial):
         return name_of(function.func)
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+
+def globals_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names that a function sees; those of the module that defines it where it is an object that can be called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)  # a method
+    names: dict[str, Any] | None = getattr(function, "__globals__", None)
+    if names is not None:
+        return names
+    module = importlib.import_module(getattr(function, "__module__", None) or type(function).__module__)
+    return vars(module)

@@ -18,6 +18,7 @@ class Job:
         self.waiting: collections.deque[tuple[int, int]] = collections.deque([(1, total + 1)] if total else [])
         self.results: dict[int, Any] = {}
         self.errors: dict[int, BaseException] = {}
+        self.failed: set[int] = set()  # these, and those whose errors were raised already
         self.ended = 0
         self.seconds = 0.0
         self.token = 0
@@ -26,6 +27,11 @@ class Job:
     @property
     def over(self) -> bool:
         return self.ended == self.total
+
+    @property
+    def missing(self) -> list[int]:
+        """The numbers that have not ended."""
+        return [number for number in range(1, self.total + 1) if number not in self.results and number not in self.failed]
 
     def next(self, most: int) -> tuple[int, int]:
         """Takes at most so many numbers that nobody has."""
@@ -38,6 +44,8 @@ class Job:
     def note(self, number: int, good: bool, made: Any, seconds: float) -> None:
         (self.results if good else self.errors)[number] = made
         self.ended += 1
+        if not good:
+            self.failed.add(number)
         self.seconds += seconds
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from syncline._errors import Timeout
 from syncline.ipc import _parking, _start
-from syncline.ipc._crew import Crew, ProcessCrew, crew, until
+from syncline.ipc._crew import Crew, ProcessCrew, crew, end_with, until
 from syncline.ipc._failures import MapError, line, raised
 from syncline.ipc._job import Job, Stats
 from syncline.ipc._progress import Bar
@@ -96,7 +96,7 @@ class Map:
             self._show()
         job = self._job
         if not job.over:
-            missing = [str(number) for number in range(1, job.total + 1) if number not in job.results]
+            missing = [str(number) for number in job.missing]
             shown = ", ".join(missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
             raise Timeout(
                 f"map: waited {time.monotonic() - began:.1f} s for {job.name}, number {shown}\n"
@@ -157,11 +157,13 @@ def map_extended(
     job = Job(n, f, args, init)
     # Processes that are shared by many calls may go on to the next map; what an init has done to them would be seen there.
     parks = bool(processes) and not isinstance(processes, bool) and size < n and init is None and start_method != "fork"
-    made = _parking.hired(size, start_method, f) if parks else crew(size, bool(processes), start_method)
+    made = _parking.hired(size, start_method, f) if parks else crew(size, bool(processes), start_method, f)
     try:
+        if isinstance(made, ProcessCrew):
+            made.for_one_map = True
         made.submit(job, one_each=size == n)
-        if size == n and not parks:
-            made.close()  # each has its task already and ends after it, joined or not
+        if size == n or not isinstance(made, ProcessCrew):
+            made.close()  # each has its tasks already and ends after them, joined or not
     except BaseException:
         made.kill()
         raise
@@ -175,6 +177,7 @@ class Pool:
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
+        end_with(self, crew)
 
     def map(self, n: int, f: Callable[..., Any], *args: Any, progress: bool = False) -> Map:
         """Calls ``f(*args, id)`` for id 1…n, spread over the workers; see ``syncline.ipc.map``."""

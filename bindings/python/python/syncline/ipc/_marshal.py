@@ -17,7 +17,7 @@ class Marshal:
         self._table: SharedTable | None = table
 
     def read(self) -> Any:
-        """The value, made anew each time; arrays in it lie in memory that all readers share."""
+        """The value, made anew each time; its arrays, unless all of it is small (32 KB), lie in memory that all readers share."""
         table = self._table
         if table is None:
             raise Closed("marshal is closed")

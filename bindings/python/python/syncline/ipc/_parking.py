@@ -23,14 +23,14 @@ _lock = threading.Lock()
 def hired(size: int, start_method: str | None, function: Any) -> ProcessCrew:
     """A crew that was parked and fits, or a new one."""
     surroundings = _surroundings()
-    context = _start.context(start_method)
+    context = _start.context(start_method, function)
     with _lock:
         crew = _parked.pop((size, context.get_start_method()), None)
     if crew is not None:
         if crew.surroundings == surroundings and _is_older(function, crew.born) and crew.resume():
             return crew
         crew.close()
-    crew = ProcessCrew(size, start_method)
+    crew = ProcessCrew(size, start_method, function)
     crew.surroundings = surroundings
     return crew
 

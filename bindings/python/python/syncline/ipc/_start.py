@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import sys
+import types
 from collections.abc import Iterator
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -18,8 +19,8 @@ METHODS = ("forkserver", "spawn", "fork")
 WORKER = "syncline.ipc._worker"
 
 
-def context(method: str | None) -> BaseContext:
-    """What starts processes; None is what the program set for multiprocessing, else ``forkserver``."""
+def context(method: str | None, function: Any = None) -> BaseContext:
+    """What starts processes; None is what the program set for multiprocessing, else ``forkserver``. They will call ``function``."""
     if method is None:
         chosen = multiprocessing.get_start_method(allow_none=True)
         method = chosen if chosen in ("spawn", "forkserver") else "forkserver"
@@ -28,7 +29,7 @@ def context(method: str | None) -> BaseContext:
     if method == "fork":
         _refuse_dangerous_fork()
     elif method == "forkserver":
-        _preload()
+        _preload(function)
     return multiprocessing.get_context(method)
 
 
@@ -47,14 +48,34 @@ def _refuse_dangerous_fork() -> None:
         )
 
 
-def _preload() -> None:
-    """Lets the server that forks import what every worker needs, once."""
+def _preload(function: Any) -> None:
+    """Lets the server that forks import once what every worker would import by itself."""
     from multiprocessing import forkserver
 
     server: Any = getattr(forkserver, "_forkserver", None)
     # Whoever has chosen other modules keeps them; a server that runs is not told again.
     if getattr(server, "_preload_modules", None) == ["__main__"] and getattr(server, "_forkserver_pid", 0) is None:
-        server.set_forkserver_preload(["__main__", WORKER])
+        server.set_forkserver_preload(["__main__", WORKER, *_libraries(function)])
+
+
+def _libraries(function: Any) -> list[str]:
+    """Installed packages that the program's main module, or the one that defines ``function``, has imported.
+
+    Not those modules themselves: they may be changed while the program runs, and workers that start later see that.
+    """
+    found: dict[str, None] = {}
+    for module in (sys.modules.get("__main__"), sys.modules.get(getattr(function, "__module__", None) or "")):
+        for value in list(vars(module).values()) if module is not None else []:
+            if isinstance(value, types.ModuleType):
+                found[value.__name__.partition(".")[0]] = None
+            elif isinstance(value, type | types.FunctionType) and value.__module__:
+                found[value.__module__.partition(".")[0]] = None
+    return [name for name in found if _is_installed(sys.modules.get(name))]
+
+
+def _is_installed(module: types.ModuleType | None) -> bool:
+    parts = (getattr(module, "__file__", None) or "").split(os.sep)
+    return "site-packages" in parts or "dist-packages" in parts
 
 
 @contextlib.contextmanager

@@ -3,8 +3,8 @@
     [WORK, token, bytes]         a function with its arguments, told once
     [RUN, token, first, last]    call it with these numbers
     [FORGET, token]              it is not needed any more
-    [REST]                       go home unless you hear something soon
-    [STAY]                       wait as long as it takes
+    [REST, seconds]              go home unless you hear something so soon
+    [STAY]                       do not, and neither after any other message
     (token, number, worker, ok, result or error, seconds, processor seconds)      the answer to each number
 """
 
@@ -15,23 +15,22 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any
 
 from syncline._errors import Timeout
 from syncline._native import ipc_let_go
 from syncline.ipc import _functions
 from syncline.ipc._failures import packed
 
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from syncline._native import Channel
 
 WORK, RUN, FORGET, REST, STAY = range(5)
-IDLE = 10.0  # seconds that a worker rests before it goes home
-
-Work = Callable[[int], Any]
 
 
 def main(worker: int, channels: bytes) -> None:
@@ -39,31 +38,30 @@ def main(worker: int, channels: bytes) -> None:
     tasks, results = pickle.loads(channels)
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then decides about its workers
-    works: dict[int, Work] = {}
-    resting = False
+    works: dict[int, Callable[[int], Any]] = {}
+    rest_for: float | None = None
     while True:
         try:
-            status, message = tasks.read(timeout=IDLE if resting else None)
+            status, message = tasks.read(timeout=rest_for)
         except Timeout:
             tasks.close()  # from here on its crew is told that nobody is here; what it wrote before is still done
-            resting = False
+            rest_for = None
             continue
         if status == tasks.DRAINED:
             return
         kind, *rest = message
-        if kind in (REST, STAY):
-            resting = kind == REST
-        elif kind == WORK:
+        rest_for = rest[0] if kind == REST else None
+        if kind == WORK:
             works[rest[0]] = opened(rest[1])
         elif kind == FORGET:
             works.pop(rest[0], None)
-        else:
+        elif kind == RUN:
             token, first, end = rest
             for number in range(first, end):
                 answer(results, worker, token, number, works[token])
 
 
-def answer(results: Channel, worker: int, token: int, number: int, work: Work) -> None:
+def answer(results: Channel, worker: int, token: int, number: int, work: Callable[[int], Any]) -> None:
     began = time.perf_counter()
     used = time.process_time()
     try:
@@ -79,12 +77,12 @@ def answer(results: Channel, worker: int, token: int, number: int, work: Work) -
         results.write((token, number, worker, False, packed(error), *costs))
 
 
-def opened(data: bytes) -> Work:
+def opened(data: bytes) -> Callable[[int], Any]:
     """The function that calls the user's; one that cannot be made fails whenever it is called."""
     try:
         init, function, args, numbered = _functions.loads(data)
         if isinstance(init, str):
-            exec(compile(init, "<init>", "exec"), function.__globals__)
+            exec(compile(init, "<init>", "exec"), _functions.globals_of(function))
         elif init is not None:
             init()
     except BaseException as error:

@@ -7,6 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use syncline::ipc::Family;
 
 use crate::{errors, job};
@@ -71,4 +72,21 @@ pub(super) fn joined(py: Python<'_>, id: u64, line: &str) -> PyResult<Family> {
     let family = Family::accept(line).map_err(|error| errors::of_ipc(py, &error))?;
     all.families.push(family.clone());
     Ok(family)
+}
+
+/// What the family holds where new objects are made, after the affairs of its dead were settled; see `syncline.ipc.family_stats`.
+#[pyfunction]
+pub(crate) fn ipc_family_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let family = home(py)?;
+    let (stats, members) = py.detach(|| {
+        family.bury_the_dead();
+        (family.stats(), family.members().len())
+    });
+    let counts = PyDict::new(py);
+    counts.set_item("objects", stats.objects)?;
+    counts.set_item("blocks", stats.blocks)?;
+    counts.set_item("members", members)?;
+    counts.set_item("deaths", stats.deaths)?;
+    counts.set_item("memory", stats.memory)?;
+    Ok(counts)
 }

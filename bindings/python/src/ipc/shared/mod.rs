@@ -15,6 +15,7 @@ use syncline::ipc::{Error, Value};
 use super::{nothing, open_end, wait};
 use crate::errors;
 pub(crate) use channel::{Channel, ipc_select};
+pub(crate) use family::ipc_family_stats;
 pub(crate) use handle::ipc_open_handle;
 pub(crate) use mutex::Mutex;
 pub(crate) use parcel::ipc_handle_beside;

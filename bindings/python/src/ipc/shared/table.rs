@@ -12,7 +12,7 @@ use crate::errors;
 
 /// A mapping that threads and processes share; `syncline.ipc.sharedtable()` makes it.
 ///
-/// What is read is a copy: a nested dict has to be assigned again to be changed, or be a shared table itself. Each call is one step for
+/// What is read is a copy (but for large arrays, which are read where they lie and stay as they are): a nested dict has to be assigned again to be changed, or be a shared table itself. Each call is one step for
 /// all others; what takes several (`t[k] += 1`) needs a mutex.
 #[pyclass(frozen, module = "syncline.ipc")]
 pub(crate) struct SharedTable {
@@ -109,15 +109,15 @@ impl SharedTable {
     #[pyo3(signature = (key, *default))]
     fn pop<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>, default: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let given = Key::of(key)?;
-        // Whoever removes it has it, should several want to.
-        let popped = wait(py, || {
-            let value = self.inner.get(&given.0)?;
-            Ok(value.zip(self.inner.remove(&given.0)?.then_some(())))
-        })?;
-        match popped {
-            Some((value, ())) => unpacked(py, value, Arrays::Common),
+        match wait(py, || self.inner.take(&given.0))? {
+            Some(value) => unpacked(py, value, Arrays::Common),
             None => default.get_item(0).map_err(|_| missing(py, key)),
         }
+    }
+
+    /// Removes all pairs, as one step.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        wait(py, || self.inner.clear())
     }
 
     /// All pairs as they are at one moment.

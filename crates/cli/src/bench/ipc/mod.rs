@@ -46,7 +46,8 @@ pub(crate) struct Options {
     /// Runs of each; the median counts
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Beside it, the queues that --python has: multiprocessing.Queue, faster-fifo
+    /// Beside it, between processes what --python has of multiprocessing.Queue, faster-fifo and ZeroMQ (pyzmq), between threads the channel of
+    /// Rust's standard library, which is crossbeam's
     #[arg(long)]
     peers: bool,
     /// Beside it, a program that speaks the harness's protocol: NAME=COMMAND
@@ -108,6 +109,8 @@ fn rows(options: &Options, place: &str, pipe: Pipe) -> Result<(), String> {
         for (name, module, make) in peers::PYTHON {
             show(options, place, pipe, name, None, || peers::python(&options.python, module, make, pipe))?;
         }
+    } else if options.peers {
+        show(options, place, pipe, "std", None, || peers::standard(pipe))?;
     }
     for named in &options.programs {
         let (name, command) = named.split_once('=').ok_or_else(|| format!("--peer {named}: write NAME=COMMAND"))?;
@@ -130,7 +133,7 @@ fn show(
             Ok(measured) => rates.push(measured.messages as f64 / measured.elapsed),
             // Another library that is not there is no failure of this measurement.
             Err(why) if who != "syncline" => {
-                eprintln!("syncline bench: {who} is skipped: {why}");
+                eprintln!("syncline bench: {who} is skipped at {}x{}: {why}", pipe.producers, pipe.consumers);
                 return Ok(());
             }
             Err(why) => return Err(why),

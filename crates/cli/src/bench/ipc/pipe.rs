@@ -40,12 +40,12 @@ pub(crate) struct RankOptions {
 }
 
 /// Messages in the channel at most, as the other libraries get: few large ones, so that they stay in cache.
-fn capacity(size: usize) -> usize {
+pub(super) fn capacity(size: usize) -> usize {
     if size > 65_536 { 16 } else { 1_024 }
 }
 
 /// How long everybody runs before the clock does.
-const WARM: Duration = Duration::from_millis(150);
+pub(super) const WARM: Duration = Duration::from_millis(150);
 
 fn words(error: Error) -> String {
     error.to_string()

@@ -1,0 +1,50 @@
+//! Starting a program so that it ends with us.
+//!
+//! The kernel ties a child to the thread that started it, not to the process. So each program has a thread here that starts it and
+//! then sleeps until it has ended: what may end meanwhile is only the whole process.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+use std::sync::mpsc::sync_channel;
+
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use syncline_transport::Deadline;
+
+use super::pipes::ready;
+
+/// The thread calls two functions.
+const STACK: usize = 64 << 10;
+
+/// The program, and what is readable once it has ended.
+pub(super) fn started(mut command: Command) -> io::Result<(Child, OwnedFd)> {
+    let (tell, told) = sync_channel(1);
+    let tend = move || {
+        syncline_shm::kin::ends_with_this_thread(&mut command);
+        let child = command.spawn().and_then(watched);
+        let watch = match &child {
+            Ok((_, watch)) => fcntl_dupfd_cloexec(watch, 0).map_err(io::Error::from),
+            Err(_) => return drop(tell.send(child)),
+        };
+        match watch {
+            Ok(watch) => {
+                let _ = tell.send(child);
+                let _ = ready(None, None, Some(&watch), Deadline::never());
+            }
+            Err(error) => drop(tell.send(Err(error))), // this thread ends, and with it the program
+        }
+    };
+    std::thread::Builder::new().name("syncline spawn".to_owned()).stack_size(STACK).spawn(tend)?;
+    told.recv().unwrap_or_else(|_| Err(io::Error::other("the thread that starts programs ended")))
+}
+
+fn watched(mut child: Child) -> io::Result<(Child, OwnedFd)> {
+    match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+        Ok(watch) => Ok((child, watch)),
+        Err(error) => {
+            let _ = child.kill().and_then(|()| child.wait()); // nobody could watch it: nobody will know of it
+            Err(error.into())
+        }
+    }
+}
