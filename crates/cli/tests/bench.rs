@@ -78,7 +78,7 @@ fn channels_are_measured_between_threads_and_processes_beside_whatever_is_there(
         "--pairs",
         "1x1,2x2",
         "--secs",
-        "0.02",
+        "0.1",
         "--runs",
         "1",
         "--peers",

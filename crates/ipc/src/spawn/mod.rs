@@ -70,7 +70,7 @@ impl Spawn {
             command.env_clear().envs(self.env);
         }
         let file = self.file.to_string_lossy().into_owned();
-        let (mut process, watch) = start::started(command).map_err(|source| SpawnError::NotStarted { file: file.clone(), source })?;
+        let (mut process, watch) = start::started(&file, command)?;
         let pipes = process.stdin.take().zip(process.stdout.take()).expect("both were asked for");
         let child = Child {
             stdout_descriptor: pipes.1.as_raw_fd(),

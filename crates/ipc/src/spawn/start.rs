@@ -12,17 +12,20 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use syncline_transport::Deadline;
 
+use super::SpawnError;
 use super::pipes::ready;
 
 /// The thread calls two functions.
 const STACK: usize = 64 << 10;
 
-/// The program, and what is readable once it has ended.
-pub(super) fn started(mut command: Command) -> io::Result<(Child, OwnedFd)> {
+/// The program, and what is readable once it has ended; `file` names it in errors.
+pub(super) fn started(file: &str, mut command: Command) -> Result<(Child, OwnedFd), SpawnError> {
     let (tell, told) = sync_channel(1);
+    let name = file.to_owned();
     let tend = move || {
         syncline_shm::kin::ends_with_this_thread(&mut command);
-        let child = command.spawn().and_then(watched);
+        let child = command.spawn().map_err(|source| SpawnError::NotStarted { file: name.clone(), source });
+        let child = child.and_then(|child| watched(child).map_err(|error| unwatched(&name, error)));
         let watch = match &child {
             Ok((_, watch)) => fcntl_dupfd_cloexec(watch, 0).map_err(io::Error::from),
             Err(_) => return drop(tell.send(child)),
@@ -32,11 +35,17 @@ pub(super) fn started(mut command: Command) -> io::Result<(Child, OwnedFd)> {
                 let _ = tell.send(child);
                 let _ = ready(None, None, Some(&watch), Deadline::never());
             }
-            Err(error) => drop(tell.send(Err(error))), // this thread ends, and with it the program
+            Err(error) => drop(tell.send(Err(unwatched(&name, error)))), // this thread ends, and with it the program
         }
     };
-    std::thread::Builder::new().name("syncline spawn".to_owned()).stack_size(STACK).spawn(tend)?;
-    told.recv().unwrap_or_else(|_| Err(io::Error::other("the thread that starts programs ended")))
+    let thread = std::thread::Builder::new().name("syncline spawn".to_owned()).stack_size(STACK).spawn(tend);
+    thread.map_err(|error| unwatched(file, error))?;
+    told.recv().unwrap_or_else(|_| Err(unwatched(file, io::Error::other("the thread that starts programs ended"))))
+}
+
+/// The program is not at fault, but could not be tended.
+fn unwatched(file: &str, error: io::Error) -> SpawnError {
+    SpawnError::system("spawn", file, error)
 }
 
 fn watched(mut child: Child) -> io::Result<(Child, OwnedFd)> {
