@@ -27,7 +27,7 @@ pub(super) const PAGE: usize = 4096;
 pub(super) const RECORD: usize = 512;
 /// Where in the room of a record its parts stand.
 pub(super) const PARTS_AT: usize = 448;
-/// The most lanes of [`Hold::change`]: the values and two of the updater's states.
+/// The most lanes of [`Hold::change`](super::Hold::change): the values and two of the updater's states.
 pub const LANES_OF_A_CHANGE: usize = 3;
 pub(super) const HAND: usize = RECORD + SCRATCH;
 
