@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error};
 use syncline_shm::presence::first_to_leave;
-use syncline_shm::wait::{WaitError, wait_for};
+use syncline_shm::wait::WaitError;
 
 use super::meeting::Memory;
 use crate::call::{Call, Failure};
@@ -75,21 +75,13 @@ impl Memory {
     /// Waits until all have come to the meeting after `meeting`, or at least all who hold `meeting`: the dead do not, nor those who left.
     #[inline]
     fn until_done(&self, meeting: u64, by: Deadline) -> Result<(), WaitError> {
-        let mut next = 0;
-        let poll = || match self.first_missing(meeting + 1, next) {
-            None => Some(()),
-            Some(missing) => {
-                next = missing;
-                None
-            }
-        };
         let at_work = |index: usize| {
             let member = &self.members[index];
             let done = index == self.me || member.desk.has_come(meeting + 1);
             !done && !member.desk.presence(meeting).has_left(meeting) && !self.vigil.is_over(member.rank)
         };
         let hope = || !self.vigil.orphaned_or_leaving() && (0..self.members.len()).any(at_work);
-        wait_for(poll, &self.bell, self.vigil.patience(), by, &hope)
+        self.until_all_come(meeting + 1, by, &hope)
     }
 
     /// The error of a call because member `left` gave up: it names whoever that one waited for.

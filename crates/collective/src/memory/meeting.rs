@@ -30,7 +30,7 @@ pub(crate) struct Memory {
     /// The last meeting this rank came to.
     held: u64,
     pub(super) vigil: Vigil,
-    pub(super) bell: Shared<Bell>,
+    bell: Shared<Bell>,
     pub(super) heap: Arc<Heap>,
     /// Arrays in shared memory that members brought before, by member, the last one first.
     pub(super) commons: Vec<Vec<(Whereabout, Common)>>,
@@ -120,18 +120,14 @@ impl Memory {
     /// Waits until all have come to the last meeting that this rank came to.
     #[inline]
     pub(super) fn wait(&self, call: &Call<'_>) -> Result<(), Failure> {
-        match self.first_missing(self.held, 0) {
-            None => Ok(()),
-            Some(missing) => {
-                let hope = || !self.vigil.hopeless() && !self.missing(self.held).any(|rank| self.vigil.is_over(rank));
-                self.wait_for(missing, call, &hope)
-            }
-        }
+        let hope = || !self.vigil.hopeless() && !self.missing(self.held).any(|rank| self.vigil.is_over(rank));
+        self.until_all_come(self.held, call.by, &hope).map_err(|error| self.nobody_came(error, self.held, call))
     }
 
-    fn wait_for(&self, missing: usize, call: &Call<'_>, hope: &dyn Fn() -> bool) -> Result<(), Failure> {
-        let meeting = self.held;
-        let mut next = missing;
+    /// Waits until all have come to `meeting`, while there is `hope`.
+    #[inline]
+    pub(super) fn until_all_come(&self, meeting: u64, by: Deadline, hope: &dyn Fn() -> bool) -> Result<(), WaitError> {
+        let mut next = 0;
         let poll = || match self.first_missing(meeting, next) {
             None => Some(()),
             Some(missing) => {
@@ -139,10 +135,7 @@ impl Memory {
                 None
             }
         };
-        match wait_for(poll, &self.bell, self.vigil.patience(), call.by, hope) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.nobody_came(error, meeting, call)),
-        }
+        wait_for(poll, &self.bell, self.vigil.patience(), by, hope)
     }
 
     pub(super) fn missing(&self, meeting: u64) -> impl Iterator<Item = u32> {
