@@ -15,6 +15,7 @@ mod job;
 mod kvstore;
 mod log;
 mod memory;
+mod ndarray;
 mod optimizer;
 mod parental;
 mod site;

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use syncline::DType;
 
 use crate::dlpack::{Exported, contiguous_strides};
+use crate::ndarray::{self, AXES};
 
 /// C-contiguous memory of a Python object, which stays where it is while this lives.
 pub(crate) struct Lent {
@@ -27,11 +28,12 @@ pub(crate) struct Lent {
 
 /// Kept, so that the memory stays.
 enum Owner {
+    Array { _object: Py<PyAny>, shape: [usize; AXES] },
     Buffer(PyUntypedBuffer),
     Dlpack(Exported),
 }
 
-// SAFETY: the memory is plain and stays where it is, and both owners may be given back on any thread.
+// SAFETY: the memory is plain and stays where it is, and all owners may be given back on any thread.
 unsafe impl Send for Lent {}
 // SAFETY: through a shared reference the memory is only read.
 unsafe impl Sync for Lent {}
@@ -39,6 +41,9 @@ unsafe impl Sync for Lent {}
 impl Lent {
     /// What `object` lends through the buffer protocol or DLPack. None when it lends nothing or is not in C order.
     pub(crate) fn by(object: &Bound<'_, PyAny>) -> Option<Lent> {
+        if let Some(facts) = ndarray::facts(object) {
+            return Some(Lent::by_array(object, &facts));
+        }
         // SAFETY: any object may be asked whether it has a buffer.
         if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1 {
             // An object may refuse, as NumPy does for dtypes that the protocol cannot spell.
@@ -48,6 +53,19 @@ impl Lent {
             return Lent::by_dlpack(Exported::by(object).ok()?);
         }
         None
+    }
+
+    fn by_array(object: &Bound<'_, PyAny>, facts: &ndarray::Facts) -> Lent {
+        let item = facts.dtype.size();
+        Lent {
+            start: NonNull::new(facts.start).unwrap_or(NonNull::dangling()),
+            bytes: facts.shape[..facts.dimensions].iter().product::<usize>() * item,
+            item,
+            dimensions: facts.dimensions,
+            dtype: Some(facts.dtype),
+            writable: facts.writable,
+            owner: Owner::Array { _object: object.clone().unbind(), shape: facts.shape },
+        }
     }
 
     fn by_buffer(buffer: PyUntypedBuffer) -> Option<Lent> {
@@ -94,6 +112,7 @@ impl Lent {
     /// How many elements there are along each axis.
     pub(crate) fn shape(&self) -> Vec<usize> {
         match &self.owner {
+            Owner::Array { shape, .. } => shape[..self.dimensions].to_vec(),
             Owner::Buffer(buffer) => buffer.shape().to_vec(),
             Owner::Dlpack(tensor) => tensor.shape().into_iter().map(|length| length as usize).collect(),
         }

@@ -88,6 +88,9 @@ LAYOUTS: dict[str, Any] = {
     "int64": NUMBERS.astype(np.int64),
     "uint8": NUMBERS.astype(np.uint8),
     "bfloat16": NUMBERS.astype(ml_dtypes.bfloat16),
+    "long long": NUMBERS.astype(np.longlong),
+    "a class of its own": NUMBERS.view(type("Own", (np.ndarray,), {})),
+    "six axes": NUMBERS.reshape(1, 1, 4, 1, 6, 1),
     "flat": NUMBERS.ravel(),
     "list of lists": NUMBERS.tolist(),
     "list of rows": list(NUMBERS),
@@ -126,7 +129,7 @@ def test_every_writable_array_may_be_the_out(layout: str) -> None:
         with pytest.raises(sl.ShapeMismatch):
             table.get(out=given)
         return
-    if layout in ("int64", "uint8", "DLPack, int32"):
+    if layout in ("int64", "long long", "uint8", "DLPack, int32"):
         with pytest.raises(sl.DTypeMismatch, match="cannot be written into `out`"):
             table.get(out=given)
         return

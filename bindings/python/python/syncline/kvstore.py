@@ -206,7 +206,7 @@ def create(name: str = "local") -> KVStore:
     own = KVStoreBase.kv_registry.get(name.lower())
     if own is not None:
         return own()  # type: ignore[return-value]  # whoever registered it knows what it is
-    if name.lower().startswith("dist") and not _native.is_open():
+    if Store.is_distributed(name) and not _native.is_open():
         from syncline._job import init
 
         init()

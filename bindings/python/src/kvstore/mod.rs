@@ -48,6 +48,12 @@ impl Store {
         Ok(Store { store: Parental::new(store), timeout })
     }
 
+    /// Whether stores of this type need a job; an error for an unknown type, before anybody joins one for it.
+    #[staticmethod]
+    fn is_distributed(py: Python<'_>, name: &str) -> PyResult<bool> {
+        Kind::from_name(name).map(Kind::is_distributed).map_err(|error| errors::exception(py, &error.into()))
+    }
+
     /// Makes keys with these values; every worker makes the same ones, in any order, and worker 0's values count.
     fn init(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, keys) = (key.py(), Keys::of(key)?);
