@@ -5,9 +5,10 @@
 //! bytes are counted here, garbage is collected when there is much of it, and large pieces of memory go from one tensor to the next.
 
 use std::cell::Cell;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, RangeInclusive};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use mlua::Lua;
 use syncline::DType;
@@ -17,8 +18,11 @@ use syncline_tensor::{Shape, Tensor};
 const LARGE: usize = 64 << 10;
 /// Bytes that wait for another tensor.
 const MOST_KEPT: usize = 64 << 20;
-/// Bytes of garbage that are worth a look at everything Lua has; half of what lives, if that is more.
-const GARBAGE: usize = 32 << 20;
+/// Bytes of garbage that are worth a look at everything Lua has: the fewer, the likelier its memory is still in a cache when it is used again; the more, the
+/// less often a large program is looked through. Half of what lives, if that is more.
+const GARBAGE: RangeInclusive<usize> = 8 << 20..=32 << 20;
+/// So many bytes for each nanosecond that a look takes: it is then a thirtieth of the time in which they are copied.
+const BYTES_PER_NANOSECOND: usize = 300;
 
 /// Bytes of all tensors of this process, garbage among them.
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -26,7 +30,9 @@ static KEPT: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// From so many bytes on this thread's interpreter collects.
-    static LIMIT: Cell<usize> = const { Cell::new(GARBAGE) };
+    static LIMIT: Cell<usize> = const { Cell::new(*GARBAGE.start()) };
+    /// Nanoseconds that its last collection took.
+    static LOOK: Cell<usize> = const { Cell::new(0) };
 }
 
 fn kept() -> MutexGuard<'static, Vec<Tensor>> {
@@ -108,7 +114,11 @@ pub(crate) fn relieve(lua: &Lua) {
 #[cold]
 fn collect(lua: &Lua) {
     LIMIT.set(usize::MAX); // functions of the user's that run meanwhile begin no second round
+    let began = Instant::now();
     let _ = lua.gc_collect(); // what a finaliser raises is not the fault of the call that happened to come now
+    let took = began.elapsed().as_nanos() as usize;
+    // The shorter of two: one alone may have been disturbed, and much garbage would push all used memory out of the caches.
+    let worth = LOOK.replace(took).min(took).saturating_mul(BYTES_PER_NANOSECOND);
     let held = HELD.load(Relaxed);
-    LIMIT.set(held + GARBAGE.max(held / 2));
+    LIMIT.set(held + worth.clamp(*GARBAGE.start(), *GARBAGE.end()).max(held / 2));
 }
