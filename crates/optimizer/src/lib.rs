@@ -52,3 +52,4 @@ pub use norms::{CELL, ExactSum, NORM_WORDS, Norms};
 pub use optimizer::{KeyState, Lane, Optimizer, Progress, Settings, Start};
 pub use schedule::{Decay, Schedule, Warmup};
 pub use step::{Block, Rows, Step};
+pub use walk::Also;

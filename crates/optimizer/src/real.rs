@@ -4,10 +4,10 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use syncline_tensor::{DType, Element};
+use syncline_tensor::{DType, Native};
 
 pub(crate) trait Real:
-    Element
+    Native
     + PartialOrd
     + Add<Output = Self>
     + Sub<Output = Self>

@@ -1,6 +1,6 @@
 //! The loops over many numbers: in place where everything is aligned and of one type, else through short copies that stay in the first-level cache.
 
-use syncline_tensor::kernels::{Loop, SimdLevel, cast};
+use syncline_tensor::kernels::{Binary, Loop, SimdLevel, cast, combine_into_both};
 use syncline_tensor::{DType, TensorError};
 
 use crate::real::Real;
@@ -35,12 +35,43 @@ pub(crate) fn walk<W: Real, R: Rule<W>>(level: SimdLevel, rule: R, numbers: Numb
     walk_in_copies(level, rule, Numbers { dtype, weight, grad_dtype, grad, master, states })
 }
 
-/// One step of a rule without states for each number of `old`, written to `new`; false where a type or an alignment does not allow it.
-pub(crate) fn walk_from<W: Real, R: Rule<W>>(level: SimdLevel, rule: R, old: &[u8], new: &mut [u8], grad: &[u8]) -> bool {
+/// A second place for new weights.
+#[derive(Debug)]
+pub struct Also<'a> {
+    /// As long as the weights.
+    pub bytes: &'a mut [u8],
+    /// No cache holds the array that this is a part of: its lines are written past it.
+    pub past_cache: bool,
+}
+
+/// One step of a rule without states for each number of `old`, written to `new` and to `also`; false, and nothing done, where a type or an alignment does
+/// not allow it.
+pub(crate) fn walk_from<W: Real, R: Rule<W>>(
+    level: SimdLevel,
+    rule: R,
+    old: &[u8],
+    new: &mut [u8],
+    grad: &[u8],
+    also: Option<&mut Also<'_>>,
+) -> bool {
     debug_assert_eq!(R::STATES, 0);
     let (Some(old), Some(new), Some(g)) = (typed::<W>(old), typed_mut::<W>(new), typed::<W>(grad)) else { return false };
-    level.run_loop(WalkFrom { rule, old, new, g });
+    match also {
+        None => level.run_loop(WalkFrom { rule, old, new, g }),
+        Some(also) => combine_into_both(level, Stateless(rule), new, also.bytes, also.past_cache, old, g),
+    }
     true
+}
+
+/// A rule without states, as an operation on two numbers.
+#[derive(Clone, Copy)]
+struct Stateless<R>(R);
+
+impl<W: Real, R: Rule<W>> Binary<W> for Stateless<R> {
+    #[inline(always)]
+    fn apply(self, weight: W, gradient: W) -> W {
+        self.0.apply(weight, gradient, [W::ZERO; 3]).0
+    }
 }
 
 /// The same by way of short copies. Apart, because the room for them would make every call touch the pages of its stack: 0.3 µs for each row.

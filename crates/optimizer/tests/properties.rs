@@ -4,7 +4,7 @@ mod support;
 
 use proptest::prelude::*;
 use support::{Kept, narrowed};
-use syncline_optimizer::{Block, Decay, Key, KeyState, Optimizer, OptimizerError, OptionValue, Progress, Rows, Schedule};
+use syncline_optimizer::{Also, Block, Decay, Key, KeyState, Optimizer, OptimizerError, OptionValue, Progress, Rows, Schedule};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::SimdLevel;
 
@@ -112,20 +112,25 @@ fn a_step_from_weights_elsewhere_is_the_same_step() {
             let grad = [&[0; 8][..shift], &narrowed(dtype, &numbers(1, count))].concat();
             let old = kept.weight.clone();
             let mut step = optimizer.begin(&Key::Int(1), &mut Progress::default(), &mut KeyState::default());
-            let mut both = [kept.lanes.clone(), kept.lanes].map(|lanes| (old.clone(), lanes));
-            for (from, (weight, lanes)) in both.iter_mut().enumerate() {
+            // In place; from elsewhere; into two places, and past the cache.
+            let mut ways = [(); 4].map(|()| (old.clone(), kept.lanes.clone()));
+            for (from, (weight, lanes)) in ways.iter_mut().enumerate() {
                 let mut states: Vec<&mut [u8]> = lanes.iter_mut().map(Vec::as_mut_slice).collect();
                 if step.needs_norms() {
                     step = step.with_norms(&step.measure(&Block::whole(dtype, weight, &grad[shift..], &mut states)).unwrap());
                 }
-                if from == 1 {
-                    weight.fill(0x55);
-                    step.apply_from(&old, Block::whole(dtype, weight, &grad[shift..], &mut states)).unwrap();
-                } else {
-                    step.apply(Block::whole(dtype, weight, &grad[shift..], &mut states)).unwrap();
+                let mut second = vec![0x55; old.len()];
+                match from {
+                    0 => step.apply(Block::whole(dtype, weight, &grad[shift..], &mut states)).unwrap(),
+                    _ => {
+                        weight.fill(0x55);
+                        let also = (from > 1).then_some(Also { bytes: &mut second, past_cache: from == 3 });
+                        step.apply_from(&old, Block::whole(dtype, weight, &grad[shift..], &mut states), also).unwrap();
+                    }
                 }
+                assert!(from < 2 || second == *weight, "{:?} {dtype} at {shift}: two places", optimizer.method);
             }
-            assert!(both[0] == both[1], "{:?} {dtype} at {shift}", optimizer.method);
+            assert!(ways.windows(2).all(|pair| pair[0] == pair[1]), "{:?} {dtype} at {shift}", optimizer.method);
         }
     }
 }

@@ -25,6 +25,12 @@ pub trait Element: Pod + Debug + PartialEq + PartialOrd + Send + Sync + Lanes {
     const DTYPE: DType;
 }
 
+/// The floats that are computed with as they are stored.
+#[expect(private_bounds, reason = "as above")]
+pub trait Native: Element + Lanes<Wide = Self> {}
+impl Native for f32 {}
+impl Native for f64 {}
+
 impl Element for f32 {
     const DTYPE: DType = DType::F32;
 }

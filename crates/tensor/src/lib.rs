@@ -31,7 +31,7 @@ mod tensor;
 mod view;
 
 pub use dtype::DType;
-pub use element::Element;
+pub use element::{Element, Native};
 pub use error::TensorError;
 pub use layout::Layout;
 pub use shape::Shape;

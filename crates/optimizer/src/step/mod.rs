@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use syncline_tensor::DType;
-use syncline_tensor::kernels::{SimdLevel, simd_level};
+use syncline_tensor::kernels::{SimdLevel, copy_past_cache, simd_level};
 
 use crate::OptimizerError;
 use crate::expression::{MAX_STATES, Program};
@@ -21,7 +21,7 @@ use crate::noise::Noise;
 use crate::optimizer::wide;
 use crate::real::Real;
 use crate::rules::{self, Common, Rule};
-use crate::walk::{CHUNK, Numbers, bytes_of, walk, walk_from};
+use crate::walk::{Also, CHUNK, Numbers, bytes_of, walk, walk_from};
 pub(crate) use resolve::resolve;
 
 /// The master copy, and the states of an expression or the three of any other method.
@@ -131,33 +131,46 @@ impl Step {
         self.run(level, block)
     }
 
-    /// [`apply`](Self::apply) to weights that stand elsewhere: `block.weight` gets what becomes of `old`. States are changed in place.
-    pub fn apply_from(&self, old: &[u8], block: Block<'_, '_>) -> Result<(), OptimizerError> {
+    /// [`apply`](Self::apply) to weights that stand elsewhere: `block.weight` gets what becomes of `old`, and `also` the same. States are changed in place.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn apply_from(&self, old: &[u8], block: Block<'_, '_>, mut also: Option<Also<'_>>) -> Result<(), OptimizerError> {
         let (level, count) = (simd_level(), self.check(&block)?);
         self.check_len("the gradient", count * block.grad_dtype.size(), block.grad.len())?;
         self.check_len("the old weight", block.weight.len(), old.len())?;
+        if let Some(also) = &also {
+            self.check_len("the second place", block.weight.len(), also.bytes.len())?;
+        }
         if block.grad_dtype == block.dtype {
             let stepped = match block.dtype {
-                DType::F32 => self.run_from::<f32>(level, old, block.weight, block.grad),
-                DType::F64 => self.run_from::<f64>(level, old, block.weight, block.grad),
+                DType::F32 => self.run_from::<f32>(level, old, block.weight, block.grad, also.as_mut()),
+                DType::F64 => self.run_from::<f64>(level, old, block.weight, block.grad, also.as_mut()),
                 _ => false,
             };
             if stepped {
                 return Ok(());
             }
         }
-        block.weight.copy_from_slice(old);
-        self.run(level, block)
+        let Block { weight, .. } = block;
+        weight.copy_from_slice(old);
+        self.run(level, Block { weight: &mut *weight, ..block })?;
+        match also {
+            Some(Also { bytes, past_cache: true }) => copy_past_cache(bytes, weight),
+            Some(Also { bytes, past_cache: false }) => bytes.copy_from_slice(weight),
+            None => {}
+        }
+        Ok(())
     }
 
     /// Plain descent, which most small steps are, without a copy of the weights first; false for other rules.
-    fn run_from<W: Real>(&self, level: SimdLevel, old: &[u8], new: &mut [u8], grad: &[u8]) -> bool {
+    fn run_from<W: Real>(&self, level: SimdLevel, old: &[u8], new: &mut [u8], grad: &[u8], also: Option<&mut Also<'_>>) -> bool {
         let common = &self.common;
         match (&self.kernel, common.clips()) {
-            (Kernel::Sgd, false) => walk_from::<W, _>(level, rules::Sgd::<W, false>::new(common), old, new, grad),
-            (Kernel::Sgd, true) => walk_from::<W, _>(level, rules::Sgd::<W, true>::new(common), old, new, grad),
-            (Kernel::SgdKept, false) => walk_from::<W, _>(level, rules::SgdKept::<W, false>::new(common), old, new, grad),
-            (Kernel::SgdKept, true) => walk_from::<W, _>(level, rules::SgdKept::<W, true>::new(common), old, new, grad),
+            (Kernel::Sgd, false) => walk_from::<W, _>(level, rules::Sgd::<W, false>::new(common), old, new, grad, also),
+            (Kernel::Sgd, true) => walk_from::<W, _>(level, rules::Sgd::<W, true>::new(common), old, new, grad, also),
+            (Kernel::SgdKept, false) => walk_from::<W, _>(level, rules::SgdKept::<W, false>::new(common), old, new, grad, also),
+            (Kernel::SgdKept, true) => walk_from::<W, _>(level, rules::SgdKept::<W, true>::new(common), old, new, grad, also),
             _ => false,
         }
     }

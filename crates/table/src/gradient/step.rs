@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use syncline_cluster::{Deadline, Error};
-use syncline_optimizer::{Block, Start};
+use syncline_optimizer::{Also, Block, Start};
 use syncline_shm::bulletin::Number;
 use syncline_shm::outbox::Outbox;
 use syncline_shm::store::{Hand, Hold, Progress};
@@ -158,8 +158,9 @@ impl LocalShare {
             let mut hold = self.take(hand, index, by)?;
             let late = self.begin_states(&mut hold, resolved)?;
             let resolved = late.as_ref().unwrap_or(resolved);
+            let block = if resolved.rule.touched.len() == 1 { self.block_of_values } else { self.block };
             while at < elements.end {
-                let end = (at + self.block).min(elements.end);
+                let end = (at + block).min(elements.end);
                 passed += (end - at) * element;
                 let sum = self.sum(std::slice::from_ref(add)).block(at..end, &mut room);
                 self.step_block(&mut hold, at..end, resolved, sum, self.progress_of(add, passed), add.worker, emit.as_deref_mut());
@@ -286,35 +287,48 @@ impl LocalShare {
         emit: Option<&mut (dyn Emit + '_)>,
     ) {
         let epoch = self.store.header().epoch().get_ordered();
-        let finish = |old: &[u8], new: &[u8]| {
+        let stamp = |old: &[u8], new: &[u8]| {
             if epoch != 0 {
                 self.stamp(author, elements.start, old, new);
-            }
-            if let Some(emit) = emit {
-                emit.block(elements.start, new);
             }
         };
         let Some(step) = &resolved.step else {
             hold.change_values(elements.clone(), progress, |old, new| {
                 let done = cast(grad_dtype, grad, self.dtype, new);
                 assert!(done.is_ok(), "{grad_dtype} becomes {}: {done:?}", self.dtype);
-                finish(old, new);
+                stamp(old, new);
+                if let Some(emit) = emit {
+                    emit.block(elements.start, new);
+                }
             });
             return;
         };
         let at = self.place.rows.start * self.cols + elements.start;
         if let [_] = resolved.rule.touched[..] {
             hold.change_values(elements.clone(), progress, |old, new| {
-                let done = step.apply_from(old, Block { dtype: self.dtype, at, weight: &mut *new, grad_dtype, grad, states: &mut [] });
+                let block = Block { dtype: self.dtype, at, weight: &mut *new, grad_dtype, grad, states: &mut [] };
+                let done = match emit {
+                    None => step.apply_from(old, block, None),
+                    Some(emit) => {
+                        let past_cache = emit.past_cache();
+                        match emit.place(elements.start, old.len()) {
+                            Some(bytes) => step.apply_from(old, block, Some(Also { bytes, past_cache })),
+                            None => step.apply_from(old, block, None).map(|()| emit.block(elements.start, new)),
+                        }
+                    }
+                };
                 assert!(done.is_ok(), "a step on {}: {done:?}", self.dtype);
-                finish(old, new);
+                stamp(old, new);
             });
             return;
         }
         hold.rewrite(elements.clone(), &resolved.rule.touched, progress, |old, values, states| {
             let done = step.apply(Block { dtype: self.dtype, at, weight: &mut *values, grad_dtype, grad, states });
             assert!(done.is_ok(), "a step on {}: {done:?}", self.dtype);
-            finish(old, values);
+            stamp(old, values);
+            if let Some(emit) = emit {
+                emit.block(elements.start, values);
+            }
         });
     }
 }

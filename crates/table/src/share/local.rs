@@ -102,6 +102,8 @@ pub(crate) struct LocalShare {
     posts: Vec<Option<Mutex<Post>>>,
     /// Elements of one change.
     pub(crate) block: u64,
+    /// The same where only values change: a gradient table has fewer elements in a change of all its states.
+    pub(crate) block_of_values: u64,
     /// This process is the only one that has the share: nobody can inherit, so nothing needs a record.
     pub(crate) alone: bool,
     /// Whole deltas of all workers together are more than a cache holds.
@@ -135,6 +137,7 @@ impl LocalShare {
             hand: Mutex::new(store.hand(hand)),
             posts,
             block: if gradient.is_some() { gradient::BLOCK } else { block },
+            block_of_values: block,
             gradient,
             alone: place.hands.len() == 1 && place.workers.len() == 1,
             stages_past_cache: store.layout().elements as usize * dtype.size() * workers >= STAGED_PAST_CACHE,

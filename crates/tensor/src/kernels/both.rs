@@ -11,7 +11,7 @@ use super::dispatch::{Isa, Line, SimdLevel, Work, fence, simd_level};
 use super::lanes::Binary;
 use super::reduce::Sum;
 use super::subtract::Difference;
-use crate::element::with_element;
+use crate::element::{Native, with_element};
 use crate::{DType, Element, TensorError};
 
 /// What two numbers become.
@@ -73,6 +73,40 @@ pub(super) fn pair_into_both_at(
         }
     }));
     Ok(())
+}
+
+/// `out = op(a, b)` by an operation of another crate, and the same bytes in `also`, as [`pair_into_both`] writes them.
+///
+/// # Panics
+/// When the lengths differ.
+/// ```
+/// use syncline_tensor::kernels::{Binary, combine_into_both, simd_level};
+///
+/// #[derive(Clone, Copy)]
+/// struct Descent;
+/// impl Binary<f32> for Descent {
+///     #[inline(always)]
+///     fn apply(self, weight: f32, gradient: f32) -> f32 {
+///         weight - 0.5 * gradient
+///     }
+/// }
+/// let (mut out, mut also) = ([0.0f32; 2], [0u8; 8]);
+/// combine_into_both(simd_level(), Descent, &mut out, &mut also, false, &[1.0, 2.0], &[2.0, 4.0]);
+/// assert_eq!(out, [0.0, 0.0]);
+/// ```
+#[inline(always)] // as above
+pub fn combine_into_both<T: Native>(
+    level: SimdLevel,
+    op: impl Binary<T>,
+    out: &mut [T],
+    also: &mut [u8],
+    past_cache: bool,
+    a: &[T],
+    b: &[T],
+) {
+    let count = out.len();
+    assert!(a.len() == count && b.len() == count && also.len() == size_of_val(out), "two sources and two targets of one length");
+    level.run(IntoBoth { out, also, past_cache, a, b, op });
 }
 
 /// How many bytes ahead of their use the sources are asked for: at one line in four nanoseconds, what memory takes to answer.

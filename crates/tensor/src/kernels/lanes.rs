@@ -11,8 +11,10 @@ use super::half_bits;
 use super::number::{As, Number};
 
 /// What becomes of an accumulated number when another arrives.
-pub(crate) trait Binary<W>: Copy {
-    /// The new value; always inlined.
+///
+/// `apply` must be `#[inline(always)]`, so that loops over it are vectorised.
+pub trait Binary<W>: Copy {
+    /// The new value.
     fn apply(self, acc: W, src: W) -> W;
 }
 

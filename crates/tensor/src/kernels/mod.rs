@@ -53,10 +53,11 @@ mod subtract;
 #[cfg(test)]
 mod properties;
 
-pub use both::{PairOp, pair_into_both};
+pub use both::{PairOp, combine_into_both, pair_into_both};
 pub use cast::{cast, cast_typed};
 pub use dispatch::{Loop, SimdLevel, simd_level};
 pub use divide::divide;
+pub use lanes::Binary;
 pub use reduce::{ReduceOp, reduce_into, reduce_into_typed, reduce_many_into, reduce_pair_into, reduce_pair_into_typed};
 pub use rows::{RowLayout, gather_rows, scatter_add_rows, scatter_rows};
 pub use scale::{axpy, axpy_typed, scale, scale_typed};
