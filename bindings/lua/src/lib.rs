@@ -47,6 +47,9 @@ fn module(lua: &Lua) -> mlua::Result<Table> {
     let module = lua.create_table()?;
     module.set("version", env!("CARGO_PKG_VERSION"))?;
     module.set("last_error", lua.create_function(reply::last_error)?)?;
+    module.set("table_get_into", lua.create_function(tables::get_into)?)?;
+    module.set("table_get_new", lua.create_function(tables::get_new)?)?;
+    module.set("table_add_all", lua.create_function(tables::add_all)?)?;
     macro_rules! functions {
         ($($name:literal => $call:path,)*) => { $(put(lua, &module, $name, $call)?;)* };
     }

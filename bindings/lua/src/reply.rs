@@ -8,6 +8,8 @@ use std::cell::RefCell;
 use mlua::{IntoLuaMulti, Lua, MultiValue, Table, Value};
 use syncline::{Error, ErrorKind, ipc};
 
+use crate::numbers::relieve;
+
 /// A failed call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Failure {
@@ -49,6 +51,13 @@ impl Failure {
 
     pub(crate) fn text(&self) -> String {
         if self.kind.is_empty() { self.text.clone() } else { format!("{}: {}", self.kind, self.text) }
+    }
+
+    /// Its words; the rest is kept for `last_error`.
+    pub(crate) fn told(self) -> String {
+        let text = self.text();
+        let _ = LAST.try_with(|last| last.replace(Some(self))); // at the very end of a thread there is nobody to ask for it
+        text
     }
 }
 
@@ -135,17 +144,14 @@ thread_local! {
 
 /// The answer of a native function.
 pub(crate) fn reply<T: IntoLuaMulti>(lua: &Lua, outcome: Result<T, Failure>) -> mlua::Result<MultiValue> {
+    relieve(lua);
     match outcome {
         Ok(results) => {
             let mut answer = results.into_lua_multi(lua)?;
             answer.push_front(Value::Boolean(true));
             Ok(answer)
         }
-        Err(failure) => {
-            let text = failure.text();
-            let _ = LAST.try_with(|last| last.replace(Some(failure))); // at the very end of a thread there is nobody to ask for it
-            (false, text).into_lua_multi(lua)
-        }
+        Err(failure) => (false, failure.told()).into_lua_multi(lua),
     }
 }
 

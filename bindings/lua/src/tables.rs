@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use mlua::{Lua, Table as LuaTable, UserData, UserDataRef, Value};
+use mlua::{Either, Lua, Table as LuaTable, UserData, UserDataRef, Value};
 use syncline::{AddOptions, Consistency, DType, ReduceOp, Spec, Table, Updater};
 use syncline_tensor::Shape;
 
 use crate::interrupt::deadline;
-use crate::numbers::{Numbers, dtype_of, of_table};
+use crate::numbers::{Numbers, dtype_of, of_table, relieve};
 use crate::reply::{Failure, shaped};
 use crate::values::opened;
 use crate::{job, values};
@@ -94,13 +94,64 @@ impl Kept {
         Err(Failure::shape(text))
     }
 
+    /// Whether these are as many numbers of the same type.
+    fn is_all_of_it(&self, numbers: &Numbers) -> bool {
+        let (rows, cols) = self.shape();
+        numbers.dtype == self.dtype() && numbers.count() as u64 == rows * cols
+    }
+
     /// Room for a whole table or for rows, of a vector for an array and of a matrix else.
     fn room(&self, is_array: bool, rows: Option<&[i64]>) -> Result<Numbers, Failure> {
         let (all, cols) = self.shape();
         let rows = rows.map_or(all as usize, <[i64]>::len);
         let shape = if is_array { Shape::new(&[rows]) } else { Shape::new(&[rows, cols as usize]) };
-        Ok(Numbers::zeros(self.dtype(), shaped(shape)?))
+        Ok(Numbers::to_fill(self.dtype(), shaped(shape)?))
     }
+}
+
+/// What the native object behind a value is, if it is a `T`.
+fn behind<T: 'static>(value: &Value) -> Option<UserDataRef<T>> {
+    if let Value::UserData(data) = value { data.borrow().ok() } else { None }
+}
+
+/// How the three quick calls below answer: with what they were asked for; with nil where something is not as simple as most calls are, and the whole
+/// call has to be made; or with the words of a failure. None of them raises, so that Lua need not watch them.
+fn told(lua: &Lua, failure: Failure) -> mlua::Result<Value> {
+    Ok(Value::String(lua.create_string(failure.told())?))
+}
+
+/// Gets a whole table into a tensor of ours: true.
+pub(crate) fn get_into(lua: &Lua, (kept, out): (Value, Value)) -> mlua::Result<Value> {
+    let (Some(kept), Some(out)) = (behind::<Kept>(&kept), behind::<Numbers>(&out)) else { return Ok(Value::Nil) };
+    if !kept.is_all_of_it(&out) {
+        return Ok(Value::Nil);
+    }
+    let got = out.write(|bytes| Ok(kept.table.get(bytes, None, deadline(kept.timeout))?));
+    got.map_or_else(|failure| told(lua, failure), |()| Ok(Value::Boolean(true)))
+}
+
+/// Gets a whole table into a new tensor of ours: that tensor.
+pub(crate) fn get_new(lua: &Lua, (kept, is_array): (Value, bool)) -> mlua::Result<Either<Numbers, Value>> {
+    let Some(kept) = behind::<Kept>(&kept) else { return Ok(Either::Right(Value::Nil)) };
+    relieve(lua);
+    let got = kept.room(is_array, None).and_then(|out| {
+        out.write(|bytes| Ok(kept.table.get(bytes, None, deadline(kept.timeout))?))?;
+        Ok(out)
+    });
+    match got {
+        Ok(out) => Ok(Either::Left(out)),
+        Err(failure) => told(lua, failure).map(Either::Right),
+    }
+}
+
+/// Adds a tensor of ours to a whole table, and does not wait: true.
+pub(crate) fn add_all(lua: &Lua, (kept, delta): (Value, Value)) -> mlua::Result<Value> {
+    let (Some(kept), Some(delta)) = (behind::<Kept>(&kept), behind::<Numbers>(&delta)) else { return Ok(Value::Nil) };
+    if !kept.is_all_of_it(&delta) {
+        return Ok(Value::Nil);
+    }
+    let added = delta.read(|bytes| Ok(kept.table.add(bytes, None, &AddOptions::default(), false, deadline(kept.timeout))?));
+    added.map_or_else(|failure| told(lua, failure), |()| Ok(Value::Boolean(true)))
 }
 
 /// The rows that a call is about: a table of ids from 0.

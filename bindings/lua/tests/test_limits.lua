@@ -31,6 +31,21 @@ leaks_nothing('sending and receiving', 50000, function(i)
 end)
 leaks_nothing('making and indexing tensors', 100000, function() return syncline.FloatTensor(2, 3)[2]:sum() end)
 
+limits.stays_small('getting a megabyte again and again', 600, function(_, large) return large:get()[1] end, mv.ArrayTableHandler:new(262144))
+limits.stays_small('tensors of a megabyte that nobody keeps', 600, function() return syncline.FloatTensor(512, 512):sum() end)
+
+test('what a get returned stays what it is, whatever is got later', function()
+   local large = mv.ArrayTableHandler:new(100000)
+   local kept = {}
+   for round = 1, 200 do
+      large:add(syncline.FloatTensor(100000):fill(1))
+      local got = large:get()
+      if round % 10 == 0 then kept[#kept + 1] = { round, got } end
+   end
+   for _, pair in ipairs(kept) do equal(pair[2]:sum(), pair[1] * 100000) end
+   equal(syncline.FloatTensor(100000):sum(), 0) -- memory that was used before, too
+end)
+
 test('the table holds what was added, not more', function()
    equal(handler:get()[1], 120000)
 end)

@@ -44,14 +44,34 @@ pub struct syncline_kv_array {
 pub(crate) unsafe fn keys(keys: *const syncline_kv_key, count: usize) -> Result<Vec<Key>, Failure> {
     // SAFETY: the caller's promise.
     let given = unsafe { memory::values(keys, count, "keys") }?;
-    given
-        .iter()
-        .map(|key| {
-            // SAFETY: the caller's promise.
-            let name = unsafe { memory::text(key.name, "a key") }?;
-            Ok(name.map_or(Key::Int(key.number), Key::from))
-        })
-        .collect()
+    // SAFETY: the caller's promise.
+    given.iter().map(|key| unsafe { named(key) }).collect()
+}
+
+/// # Safety
+/// Its name is NULL or a text.
+unsafe fn named(key: &syncline_kv_key) -> Result<Key, Failure> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { memory::text(key.name, "a key") }?;
+    Ok(name.map_or(Key::Int(key.number), Key::from))
+}
+
+/// One key and one array to be read, without lists of them: most calls are about one.
+///
+/// # Safety
+/// As [`keys`] and [`lent`], for one.
+pub(crate) unsafe fn one_lent<'a>(key: *const syncline_kv_key, array: *const syncline_kv_array) -> Result<(Key, Lent<'a>), Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { Ok((named(&memory::values(key, 1, "keys")?[0])?, read_from(&memory::values(array, 1, "values")?[0])?)) }
+}
+
+/// One key and one array to be filled.
+///
+/// # Safety
+/// As [`keys`] and [`targets`], for one.
+pub(crate) unsafe fn one_target<'a>(key: *const syncline_kv_key, array: *const syncline_kv_array) -> Result<(Key, Target<'a>), Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { Ok((named(&memory::values(key, 1, "keys")?[0])?, written_to(&memory::values(array, 1, "outs")?[0])?)) }
 }
 
 /// An array that is read.
@@ -84,19 +104,21 @@ impl Lent<'_> {
 pub(crate) unsafe fn lent<'a>(arrays: *const syncline_kv_array, count: usize) -> Result<Vec<Lent<'a>>, Failure> {
     // SAFETY: the caller's promise.
     let given = unsafe { memory::values(arrays, count, "values") }?;
-    given
-        .iter()
-        .map(|array| {
-            if !array.rows.is_null() {
-                return Ok(Lent::Rows(ROWS.get(array.rows)?.now()));
-            }
-            // SAFETY: the caller's promise.
-            let (dtype, dims, numbers) = unsafe { described(array) }?;
-            // SAFETY: the caller's promise.
-            let bytes = unsafe { memory::numbers(array.data, numbers, dtype, "values") }?;
-            Ok(Lent::Dense(Dense::new(dtype, dims, bytes)?))
-        })
-        .collect()
+    // SAFETY: the caller's promise.
+    given.iter().map(|array| unsafe { read_from(array) }).collect()
+}
+
+/// # Safety
+/// The array has the numbers that its dims announce.
+unsafe fn read_from<'a>(array: &syncline_kv_array) -> Result<Lent<'a>, Failure> {
+    if !array.rows.is_null() {
+        return Ok(Lent::Rows(ROWS.get(array.rows)?.now()));
+    }
+    // SAFETY: the caller's promise.
+    let (dtype, dims, numbers) = unsafe { described(array) }?;
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { memory::numbers(array.data, numbers, dtype, "values") }?;
+    Ok(Lent::Dense(Dense::new(dtype, dims, bytes)?))
 }
 
 /// An array that is filled.
@@ -147,20 +169,22 @@ pub(crate) unsafe fn check_targets<'a>(arrays: *const syncline_kv_array, count: 
 pub(crate) unsafe fn targets<'a>(arrays: *const syncline_kv_array, count: usize) -> Result<Vec<Target<'a>>, Failure> {
     // SAFETY: the caller's promise.
     let given = unsafe { check_targets(arrays, count) }?;
-    given
-        .iter()
-        .map(|array| {
-            if !array.rows.is_null() {
-                let like = ROWS.get(array.rows)?.now();
-                return Ok(Target::Rows { handle: array.rows, fresh: RowSparse::empty(like.dtype(), like.shape())? });
-            }
-            // SAFETY: the caller's promise.
-            let (dtype, dims, numbers) = unsafe { described(array) }?;
-            // SAFETY: the caller's promise, and no other output lies there.
-            let bytes = unsafe { memory::numbers_mut(array.data, numbers, dtype, "outs") }?;
-            Ok(Target::Dense(DenseMut::new(dtype, dims, bytes)?))
-        })
-        .collect()
+    // SAFETY: the caller's promise, and no two lie in the same memory.
+    given.iter().map(|array| unsafe { written_to(array) }).collect()
+}
+
+/// # Safety
+/// The array has room for the numbers that its dims announce, and nobody else uses it.
+unsafe fn written_to<'a>(array: &syncline_kv_array) -> Result<Target<'a>, Failure> {
+    if !array.rows.is_null() {
+        let like = ROWS.get(array.rows)?.now();
+        return Ok(Target::Rows { handle: array.rows, fresh: RowSparse::empty(like.dtype(), like.shape())? });
+    }
+    // SAFETY: the caller's promise.
+    let (dtype, dims, numbers) = unsafe { described(array) }?;
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { memory::numbers_mut(array.data, numbers, dtype, "outs") }?;
+    Ok(Target::Dense(DenseMut::new(dtype, dims, bytes)?))
 }
 
 /// Whether an output lies where a value does.

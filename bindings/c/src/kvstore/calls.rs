@@ -3,7 +3,7 @@
 
 use syncline::kvstore::{Key, Output, Pull, Push, RowPull, Value};
 
-use super::arrays::{Lent, Target, check_targets, collide, keys, lent, syncline_kv_array, syncline_kv_key, targets};
+use super::arrays::{Lent, Target, check_targets, collide, keys, lent, one_lent, one_target, syncline_kv_array, syncline_kv_key, targets};
 use super::rows::syncline_rows;
 use super::{Patient, STORES, syncline_kvstore};
 use crate::border::{guarded, with_site};
@@ -42,6 +42,11 @@ pub unsafe extern "C" fn syncline_kvstore_push(
 ) -> syncline_status {
     guarded(|| {
         let kept = STORES.get(store)?;
+        if count == 1 {
+            // SAFETY: the caller's promise.
+            let (key, value) = unsafe { one_lent(keys, values) }?;
+            return Ok(kept.store.raw().push(&[Push { key: &key, values: &[value.value()] }], kept.by())?);
+        }
         // SAFETY: the caller's promise.
         let (keys, values) = unsafe { listed(keys, values, count) }?;
         with_pushes(&keys, &values, |pushes| Ok(kept.store.raw().push(pushes, kept.by())?))
@@ -61,10 +66,15 @@ pub unsafe extern "C" fn syncline_kvstore_pull(
     ignore_sparse: i32,
 ) -> syncline_status {
     guarded(|| {
-        let kept = STORES.get(store)?;
+        let (kept, ignored) = (STORES.get(store)?, ignore_sparse != 0);
+        if count == 1 {
+            // SAFETY: the caller's promise.
+            let (key, mut out) = unsafe { one_target(keys, outs) }?;
+            kept.store.raw().pull(&mut [Pull { key: &key, outputs: &mut [out.output()?] }], ignored, kept.by())?;
+            return if ignored { Ok(()) } else { out.finish() };
+        }
         // SAFETY: the caller's promise.
         let (keys, mut outs) = unsafe { (self::keys(keys, count)?, targets(outs, count)?) };
-        let ignored = ignore_sparse != 0;
         with_pulls(&keys, &mut outs, |pulls| Ok(kept.store.raw().pull(pulls, ignored, kept.by())?))?;
         finish(outs, ignored)
     })

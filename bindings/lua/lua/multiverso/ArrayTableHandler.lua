@@ -2,10 +2,10 @@
 
 local native = require 'syncline_native'
 local raise = require 'syncline.raise'
-local adapter = require 'syncline.torch'
+local whole = require 'syncline.whole'
 raise.mark()
 
-local create, add, get = raise.from(native.table_create), raise.from(native.table_add), raise.from(native.table_get)
+local create = raise.from(native.table_create)
 
 local ArrayTableHandler = {}
 ArrayTableHandler.__index = ArrayTableHandler
@@ -22,16 +22,13 @@ ArrayTableHandler.New = ArrayTableHandler.new
 
 --- All numbers: a new tensor, or into `out`.
 function ArrayTableHandler:get(out)
-   local target, back = adapter.target(out)
-   local got = get(self.handle, nil, target, true)
-   if out ~= nil then return back() end
-   return got
+   return whole.get(self.handle, out, true)
 end
 
 --- Adds a tensor or a table of as many numbers. Returns at once, or with `sync` when the add is applied. `option` is for
 -- the updater: learning_rate, momentum, rho, lambda.
 function ArrayTableHandler:add(data, sync, option)
-   add(self.handle, data, nil, sync or false, option)
+   whole.add(self.handle, data, sync, option)
 end
 
 return ArrayTableHandler

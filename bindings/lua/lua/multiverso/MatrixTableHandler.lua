@@ -3,6 +3,7 @@
 local native = require 'syncline_native'
 local raise = require 'syncline.raise'
 local adapter = require 'syncline.torch'
+local whole = require 'syncline.whole'
 raise.mark()
 
 local create, add, get = raise.from(native.table_create), raise.from(native.table_add), raise.from(native.table_get)
@@ -22,6 +23,7 @@ MatrixTableHandler.New = MatrixTableHandler.new
 
 --- All rows, or those of the ids in their order: a new tensor, or into `out`.
 function MatrixTableHandler:get(row_ids, out)
+   if row_ids == nil then return whole.get(self.handle, out, false) end
    local target, back = adapter.target(out)
    local got = get(self.handle, row_ids, target, false)
    if out ~= nil then return back() end
@@ -30,6 +32,7 @@ end
 
 --- Adds to all rows, or one row for each id; ids may come more than once. A refused add changes nothing.
 function MatrixTableHandler:add(data, row_ids, sync, option)
+   if row_ids == nil then return whole.add(self.handle, data, sync, option) end
    add(self.handle, data, row_ids, sync or false, option)
 end
 

@@ -149,4 +149,6 @@ function class.__tostring(t)
    return ('[syncline.Tensor of %s and size %s]'):format(call.dtype(t), table.concat(call.dims(t), 'x'))
 end
 
+tensor.adopt(call.zeros('float32', { 0 })) -- what other native functions make is a tensor from the beginning
+
 return tensor

@@ -21,6 +21,8 @@ local function loaded()
    return package.loaded.torch or rawget(_G, 'torch')
 end
 
+adapter.loaded = loaded
+
 local function kind_of(value)
    local torch = loaded()
    if not torch or (type(value) ~= 'userdata' and type(value) ~= 'table' and type(value) ~= 'cdata') then return nil end

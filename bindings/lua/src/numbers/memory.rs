@@ -3,15 +3,14 @@
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
-use mlua::Value;
-use syncline_tensor::Tensor;
-
+use super::room::Room;
 use crate::reply::Failure;
+use mlua::Value;
 
 #[derive(Clone)]
 pub(super) enum Memory {
     /// A tensor, from one of its bytes on.
-    Own { tensor: Arc<RwLock<Tensor>>, from: usize },
+    Own { tensor: Arc<RwLock<Room>>, from: usize },
     /// Memory at an address, kept alive by its owner.
     Lent { address: usize, _owner: Value },
 }
@@ -19,14 +18,14 @@ pub(super) enum Memory {
 thread_local! {
     /// The tensors that the calls of this thread are just using. Two uses in one call are a mistake of the program's, and
     /// must not wait for each other.
-    static IN_USE: RefCell<Vec<*const RwLock<Tensor>>> = const { RefCell::new(Vec::new()) };
+    static IN_USE: RefCell<Vec<*const RwLock<Room>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Notes that this thread uses a tensor until it is dropped.
-struct Using(*const RwLock<Tensor>);
+struct Using(*const RwLock<Room>);
 
 impl Using {
-    fn begin(tensor: &Arc<RwLock<Tensor>>) -> Using {
+    fn begin(tensor: &Arc<RwLock<Room>>) -> Using {
         IN_USE.with_borrow_mut(|all| all.push(Arc::as_ptr(tensor)));
         Using(Arc::as_ptr(tensor))
     }
@@ -42,13 +41,13 @@ impl Drop for Using {
     }
 }
 
-fn is_used_here(tensor: &Arc<RwLock<Tensor>>) -> bool {
+fn is_used_here(tensor: &Arc<RwLock<Room>>) -> bool {
     IN_USE.with_borrow(|all| all.contains(&Arc::as_ptr(tensor)))
 }
 
 /// The lock, at once if nobody has it. Another thread's call is waited for, one of this thread's would wait for itself.
 fn locked<G>(
-    tensor: &Arc<RwLock<Tensor>>,
+    tensor: &Arc<RwLock<Room>>,
     now: Result<G, TryLockError<G>>,
     wait: impl FnOnce() -> Result<G, PoisonError<G>>,
 ) -> Result<G, Failure> {
@@ -63,8 +62,8 @@ fn locked<G>(
 }
 
 impl Memory {
-    pub(super) fn own(tensor: Tensor) -> Memory {
-        Memory::Own { tensor: Arc::new(RwLock::new(tensor)), from: 0 }
+    pub(super) fn own(room: Room) -> Memory {
+        Memory::Own { tensor: Arc::new(RwLock::new(room)), from: 0 }
     }
 
     /// Lends `size` bytes.

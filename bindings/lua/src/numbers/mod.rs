@@ -7,6 +7,7 @@ pub(crate) mod calls;
 mod element;
 mod memory;
 mod nested;
+mod room;
 
 use std::sync::{Arc, RwLock};
 
@@ -16,9 +17,11 @@ use syncline_tensor::{Shape, Tensor, TensorView};
 
 use self::element::{InLua, by_dtype};
 use self::memory::Memory;
+use self::room::Room;
 use crate::reply::{Failure, shaped};
 pub(crate) use element::integer;
 pub(crate) use nested::of_table;
+pub(crate) use room::relieve;
 
 #[derive(Clone)]
 pub(crate) struct Numbers {
@@ -32,7 +35,7 @@ impl UserData for Numbers {}
 /// Numbers with memory of their own, as they go from thread to thread: not copied.
 #[derive(Clone)]
 pub(crate) struct SharedNumbers {
-    tensor: Arc<RwLock<Tensor>>,
+    tensor: Arc<RwLock<Room>>,
     from: usize,
     dtype: DType,
     shape: Shape,
@@ -40,12 +43,21 @@ pub(crate) struct SharedNumbers {
 
 impl Numbers {
     pub(crate) fn own(tensor: Tensor) -> Numbers {
-        let (dtype, shape) = (tensor.dtype(), tensor.shape().clone());
-        Numbers { memory: Memory::own(tensor), dtype, shape }
+        Numbers::in_room(Room::of(tensor))
     }
 
     pub(crate) fn zeros(dtype: DType, shape: Shape) -> Numbers {
-        Numbers::own(Tensor::zeros(dtype, shape))
+        Numbers::in_room(Room::zeros(dtype, shape))
+    }
+
+    /// Numbers of any value, for whoever writes all of them.
+    pub(crate) fn to_fill(dtype: DType, shape: Shape) -> Numbers {
+        Numbers::in_room(Room::to_fill(dtype, shape))
+    }
+
+    fn in_room(room: Room) -> Numbers {
+        let (dtype, shape) = (room.dtype(), room.shape().clone());
+        Numbers { memory: Memory::own(room), dtype, shape }
     }
 
     pub(crate) fn of_bytes(dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Numbers, Failure> {

@@ -11,15 +11,11 @@ use warnings;
 
 use PDL::Core ();
 use PDL::Lite ();
-use FFI::Platypus::Buffer qw(scalar_to_pointer);
 use Scalar::Util qw(blessed looks_like_number);
 use Syncline::Error ();
 use Syncline::FFI ();
 
-use Exporter qw(import);
-
 our $VERSION = '0.1.0';
-our @EXPORT_OK = qw(READY NONE ALONE);
 
 # PDL's types and the dtypes they are; `indx` is a 64-bit number here too.
 our (@DTYPE_OF, %TYPE_OF, @SIZE_OF);
@@ -32,36 +28,6 @@ BEGIN {
         $TYPE_OF{$dtype} = $type unless $name eq 'indx';
         $SIZE_OF[$Syncline::FFI::DTYPE{$dtype}] = PDL::Core::howbig($type->enum);
     }
-}
-
-# `dims`, `get_datatype`, `get_dataref` and `upd_data` take about half a microsecond each, more than a small push itself. So the structure behind a PDL is
-# read in one piece, `unpack 'P304', pack 'J', $$pdl`:
-#
-#     8 state · 16 trans_parent · 48 data · 120 nvals · 136 datatype · 160 ndims · 184 trans_children · 256 the first six dims
-#
-# State 1 is an array with memory of its own and nothing to catch up with. $LOOKS says whether all that lies there: known arrays are looked at below, and where
-# one differs (another PDL, another machine) the methods are asked as always.
-our $LOOKS = looks();
-use constant { READY => pack('L', 1), NONE => "\0" x 8, ALONE => "\0" x 72 };    # a state, no parent, no children
-
-sub look { my ($pdl) = @_; return unpack 'P304', pack 'J', $$pdl }
-
-sub looks {
-    return 0 if length(pack 'J', 0) != 8;
-    my $whole = PDL->sequence($TYPE_OF{int16}, 40, 2);
-    my $slice = $whole->slice('0:3');
-    my @known = (PDL->zeroes($TYPE_OF{float32}, 7, 11, 13), PDL->zeroes($TYPE_OF{float64}, 5, 6, 7, 1, 2, 3), PDL->zeroes($TYPE_OF{uint8}, 3), PDL->new(5), PDL->zeroes($TYPE_OF{int64}, 33) + 1, $whole);
-    for my $pdl (@known) {
-        my @dims = $pdl->dims;
-        my $bytes = look($pdl);
-        my ($state, $parent, $data) = unpack 'x8Lx4Qx24Q', $bytes;
-        return 0 if $state != 1 || $parent || unpack('x120q', $bytes) != $pdl->nelem || unpack('x136l', $bytes) != $pdl->get_datatype
-            || unpack('x160q', $bytes) != @dims || join(' ', unpack 'x256q' . @dims, $bytes) ne join(' ', @dims);
-        return 0 if $pdl->nelem > 32 && $data != scalar_to_pointer(${ $pdl->get_dataref });
-        return 0 if (substr($bytes, 184, 72) eq "\0" x 72) == ($pdl->get_datatype == $TYPE_OF{int16}->enum);
-    }
-    my (undef, $parent) = unpack 'x8Lx4Q', look($slice);
-    return $parent ? 1 : 0;
 }
 
 # type_of(DTYPE): the PDL type of a dtype.

@@ -55,8 +55,6 @@ $ffi->attach(@$_) for (
     [[syncline_table_free      => 'table_free']     => [$handle] => $status],
     [[syncline_table_add       => 'table_add']      => [$handle, $struct, 'size_t', $struct, 'sint32'] => $status],
     [[syncline_table_get       => 'table_get']      => [$handle, $struct, 'size_t'] => $status],
-    [[syncline_table_add       => 'table_add_at']   => [$handle, 'opaque', 'size_t', $struct, 'sint32'] => $status],
-    [[syncline_table_get       => 'table_get_at']   => [$handle, 'opaque', 'size_t'] => $status],
     [[syncline_table_add_get   => 'table_add_get']  => [$handle, $struct, $struct, 'size_t', $struct] => $status],
     [[syncline_table_add_rows  => 'table_add_rows'] => [$handle, $struct, 'size_t', $struct, 'size_t', $struct, 'sint32'] => $status],
     [[syncline_table_get_rows  => 'table_get_rows'] => [$handle, $struct, 'size_t', $struct, 'size_t'] => $status],
@@ -70,6 +68,7 @@ $ffi->attach(@$_) for (
     [[syncline_kvstore_is_capable => 'kv_capable']  => [$handle, 'string', 'sint32*'] => $status],
     [[syncline_kvstore_init    => 'kv_init']        => [$handle, $struct, $struct, 'size_t'] => $status],
     [[syncline_kvstore_push    => 'kv_push']        => [$handle, $struct, $struct, 'size_t'] => $status],
+    [[syncline_kvstore_push_async => 'kv_push_async'] => [$handle, $struct, $struct, 'size_t', 'sint32', 'opaque'] => $status],
     [[syncline_kvstore_pull    => 'kv_pull']        => [$handle, $struct, $struct, 'size_t', 'sint32'] => $status],
     [[syncline_kvstore_pushpull  => 'kv_pushpull']  => [$handle, $struct, $struct, 'size_t', $struct, $struct, 'size_t'] => $status],
     [[syncline_kvstore_broadcast => 'kv_broadcast'] => [$handle, $struct, $struct, 'size_t', $struct, $struct, 'size_t'] => $status],
@@ -107,8 +106,14 @@ sub room { my ($size) = @_; my $bytes = ''; vec($bytes, $size - 1, 8) = 0 if $si
 # text(BYTES): what stands before the closing zero.
 sub text { my ($bytes) = @_; $bytes =~ s/\0.*//s; utf8::decode($bytes); return $bytes }
 
+# address(NAME): where a function of the library lies.
+sub address { my ($name) = @_; return $ffi->find_symbol($name) }
+
 # closure(CODE): a function that C may call for as long as the result is kept.
 sub closure { my ($code) = @_; return $ffi->closure($code) }
+
+# check(STATUS): raises what the call failed with, if it did.
+sub check { my ($status) = @_; failed($status) if $status; return }
 
 # Raises what this thread's last call failed with.
 sub failed {

@@ -6,17 +6,20 @@ use strict;
 use warnings;
 no warnings qw(uninitialized);    # a signal handler that dies during a call is reported as one, at our line
 
-use FFI::Platypus::Buffer qw(buffer_to_scalar scalar_to_pointer);
-use FFI::Platypus::Memory qw(memcpy);
-use Scalar::Util qw(blessed looks_like_number refaddr weaken);
+use Scalar::Util qw(looks_like_number);
 use Syncline ();
-use Syncline::Array qw(READY NONE ALONE);
+use Syncline::Array ();
 use Syncline::Error ();
 use Syncline::FFI ();
-use Syncline::Optimizer ();
+use Syncline::KVStore::Arrays ();
+use Syncline::KVStore::Rules ();
+use Syncline::Quick ();
 use Syncline::RowSparse ();
 
 our $VERSION = '0.1.0';
+our @ISA = qw(Syncline::KVStore::Arrays Syncline::KVStore::Rules);
+
+*check = \&Syncline::FFI::check;
 
 # create(TYPE): a store of this type. Distributed ones join the job by themselves.
 sub create {
@@ -24,11 +27,12 @@ sub create {
     $type = 'local' if @_ < 2;
     Syncline::Error::argument('the type of a store is ' . Syncline::Array::shown($type) . ', and must be a text') if !defined $type || ref $type;
     refuse_options('create', \%options, 'int_keys');
-    my ($name, $handle) = (encoded($type, 'the type of a store'));
+    my ($name, $handle) = (Syncline::KVStore::Arrays::encoded($type, 'the type of a store'));
     my $session = $type =~ /\Adist/i ? Syncline::session() : undef;
     Syncline::here();
     check(Syncline::FFI::kv_create($session, $name, \$handle));
-    return bless { handle => $handle, int_keys => Syncline::Array::truth($options{int_keys}), keys => {}, specs => {}, pid => $$ }, $class;
+    my $self = bless { handle => $handle, int_keys => Syncline::Array::truth($options{int_keys}), keys => {}, specs => {}, quick => {}, pid => $$ }, $class;
+    return Syncline::Quick::store($self, $handle, $self->{quick});
 }
 
 *new = \&create;
@@ -54,128 +58,6 @@ sub close {
     return;
 }
 
-# --- keys and arrays ---------------------------------------------------------------------------------------------------------------
-
-sub encoded {
-    my ($text, $what) = @_;
-    my $bytes = "$text";
-    utf8::encode($bytes);
-    Syncline::Error::argument("$what holds a zero byte") if index($bytes, "\0") >= 0;
-    return $bytes;
-}
-
-# The structure syncline_kv_key of a key. What is remembered keeps the memory that it points to.
-sub packed_key {
-    my ($self, $key) = @_;
-    Syncline::Error::argument('a key is ' . Syncline::Array::shown($key) . ', and must be a text or a number') if !defined $key || ref $key;
-    my $known = $self->{keys}{$key};
-    return $known->[0] if $known;
-    if ($self->{int_keys}) {
-        Syncline::Error::argument('key ' . Syncline::Array::shown($key) . ' is no whole number, and this store has int_keys')
-            unless $key =~ /\A-?[0-9]{1,19}\z/ && ($key <= 9223372036854775807 && $key >= -9223372036854775808);
-        return pack 'Qq', 0, $key;
-    }
-    my $kept = ["", encoded($key, 'a key')];
-    $kept->[0] = pack 'pq', $kept->[1], 0;
-    # A bounded memory of strangers: keys that are never made do not pile up.
-    $self->{passing} = [] if @{ $self->{passing} // [] } > 1000;
-    CORE::push @{ $self->{passing} }, $kept;
-    return $kept->[0];
-}
-
-# Makes calls about a key quick from now on.
-sub remember_key {
-    my ($self, $key, $array) = @_;
-    my $rows = Syncline::RowSparse::is($array);
-    $self->{specs}{$key} = $rows ? [$array->dtype, $array->shape, 1] : [Syncline::Array::dtype_of($array), Syncline::Array::shape_of($array), 0];
-    my $kept = ["", encoded($key, 'a key')];
-    $kept->[0] = $self->{int_keys} ? pack('Qq', 0, $key) : pack('pq', $kept->[1], 0);
-    @$kept[2, 8 .. 11] = ('') x 5;
-    my @dims = $rows ? (0) x 9 : $array->dims;
-    if (@dims <= 6) {
-        # What the structure of a PDL of this very shape and type holds, and the beginning of what the library wants to know of it.
-        $kept->[5] = pack 'Q*', reverse @dims;
-        @$kept[1 .. 4] = ($kept->[1], pack('l', $array->get_datatype), pack('q', scalar @dims), pack('q*', @dims));
-        $kept->[6] = pack 'lLp', $Syncline::Array::DTYPE_OF[$array->get_datatype], scalar @dims, $kept->[5];
-        $kept->[7] = 8 * @dims;
-    }
-    $self->{keys}{$key} = $kept;
-}
-
-# described(KNOWN, BYTES): the structure syncline_kv_array of the PDL that these bytes are, if it is an array as it was made and has the key's own shape and
-# type; otherwise nothing, and the methods of PDL are asked.
-sub described {
-    my ($known, $bytes) = @_;
-    return '' unless substr($bytes, 8, 4) eq READY && substr($bytes, 16, 8) eq NONE && substr($bytes, 136, 4) eq $known->[2]
-        && substr($bytes, 160, 8) eq $known->[3] && substr($bytes, 256, $known->[7]) eq $known->[4];
-    return $known->[6] . substr($bytes, 48, 8) . NONE;
-}
-
-# Keys and arrays as two flat lists: a key with several arrays stands several times.
-sub pairs {
-    my ($self, $keys, $arrays, $what) = @_;
-    my (@keys, @arrays);
-    my @list = ref $keys eq 'ARRAY' ? @$keys : ($keys);
-    my @given = ref $keys eq 'ARRAY' ? (ref $arrays eq 'ARRAY' ? @$arrays : ($arrays)) : ($arrays);
-    if (@list != @given) {
-        my ($has, $needs) = (scalar @given, scalar @list);
-        Syncline::Error::raise('ShapeMismatch', "there are $needs keys and $has $what");
-    }
-    for my $place (0 .. $#list) {
-        my $given = $given[$place];
-        my @of_key = ref $given eq 'ARRAY' ? @$given : ($given);
-        Syncline::Error::argument("there are no $what for key " . Syncline::Array::shown($list[$place])) unless @of_key;
-        CORE::push @keys, ($list[$place]) x @of_key;
-        CORE::push @arrays, @of_key;
-    }
-    return (\@keys, \@arrays);
-}
-
-# lent(KEYS, ARRAYS, KEEP): both as structures; what they point to stays in KEEP.
-sub lent {
-    my ($self, $keys, $arrays, $keep) = @_;
-    my $key_bytes = join '', map { $self->packed_key($_) } @$keys;
-    my $array_bytes = join '', map { lent_array($_, $keep) } @$arrays;
-    return ($key_bytes, $array_bytes);
-}
-
-sub lent_array {
-    my ($array, $keep) = @_;
-    if (Syncline::RowSparse::is($array)) {
-        my $lent = $array->lent;
-        CORE::push @$keep, $lent;
-        return pack 'lLQQQ', 0, 0, 0, 0, $lent->{handle};
-    }
-    Syncline::Error::argument('a value is ' . Syncline::Array::shown($array) . ', and must be a PDL or a Syncline::RowSparse')
-        unless blessed $array && $array->isa('PDL');
-    return Syncline::Array::describe(Syncline::Array::whole($array, 'a value'), $keep);
-}
-
-# Outputs: what is written, and what is to be done with it afterwards.
-sub outputs {
-    my ($self, $arrays, $keep) = @_;
-    my (@after, %seen);
-    my $bytes = '';
-    for my $array (@$arrays) {
-        if (Syncline::RowSparse::is($array)) {
-            my $lent = $array->lent;
-            CORE::push @$keep, $lent;
-            CORE::push @after, sub { $array->take($lent) };
-            $bytes .= pack 'lLQQQ', 0, 0, 0, 0, $lent->{handle};
-            next;
-        }
-        Syncline::Array::to_write($array, 'an output');
-        my ($written, $copied) = Syncline::Array::filling($array);
-        # The same array twice is written through a copy, as two arrays of the same memory would be refused.
-        ($written, $copied) = ($array->copy, 1) if $seen{ refaddr $array }++;
-        CORE::push @after, sub { Syncline::Array::filled($array, $written, $copied) };
-        $bytes .= Syncline::Array::describe($written, $keep);
-    }
-    return ($bytes, \@after);
-}
-
-sub check { my ($status) = @_; Syncline::FFI::failed($status) if $status; return }
-
 # The status of a call that may have run the user's function: what that died with comes out as it was.
 sub check_push {
     my ($self, $status) = @_;
@@ -192,8 +74,8 @@ sub refuse_options {
         Syncline::Error::argument("$call has no option $option" . (@known ? '; it has ' . join ', ', @known : '')) unless $known{$option};
     }
     my $priority = $options->{priority};
-    Syncline::Error::argument("$call: priority is " . Syncline::Array::shown($priority) . ', and must be a number')
-        if exists $options->{priority} && !(defined $priority && looks_like_number($priority));
+    Syncline::Error::argument("$call: priority is " . Syncline::Array::shown($priority) . ', and must be a number of at most 31 bits')
+        if exists $options->{priority} && !(defined $priority && looks_like_number($priority) && abs($priority) < 2**31);
     return;
 }
 
@@ -212,38 +94,25 @@ sub init {
     return;
 }
 
-sub push {
-    # One key that is known and one array as it was made: most pushes, and the ones that must be quick (see Syncline::Array).
-    if ($Syncline::Array::LOOKS && @_ == 3 && ref $_[2] eq 'PDL' && defined $_[1] and my $known = $_[0]{keys}{ $_[1] }) {
-        my $bytes = unpack 'P304', pack 'J', ${ $_[2] };
-        # The same array as last time, with nothing changed but its numbers.
-        $known->[9] = described($known, $known->[8] = $bytes) if $bytes ne $known->[8];
-        if ($known->[9]) {
-            my $status = Syncline::FFI::kv_push($_[0]{handle}, $known->[0], $known->[9], 1);
-            $_[0]->check_push($status) if $status;
-            return;
-        }
-    }
+*push = Syncline::Quick::or_else(push => \&push_any);
+*pull = Syncline::Quick::or_else(pull => \&pull_any);
+
+sub push_any {
     my ($self, $key, $value, @rest) = @_;
-    refuse_options('push', { paired('push', @rest) }, 'priority');
+    my %options = (priority => 0, wait => 1, paired('push', @rest));
+    refuse_options('push', \%options, qw(priority wait));
     my ($keys, $arrays) = $self->pairs($key, $value, 'values');
     my @keep;
-    my $status = Syncline::FFI::kv_push($self->{handle}, $self->lent($keys, $arrays, \@keep), scalar @$keys);
+    my @lent = $self->lent($keys, $arrays, \@keep);
+    # A function of Perl's runs in the thread that called, never in the background.
+    my $status = Syncline::Array::truth($options{wait}) || $self->{updater}
+        ? Syncline::FFI::kv_push($self->{handle}, @lent, scalar @$keys)
+        : Syncline::FFI::kv_push_async($self->{handle}, @lent, scalar @$keys, $options{priority}, undef);
     $self->check_push($status) if $status;
     return;
 }
 
-sub pull {
-    # As in `push`; an array that others are computed from has to tell them, which takes a method.
-    if ($Syncline::Array::LOOKS && @_ == 4 && ref $_[3] eq 'PDL' && !ref $_[2] && $_[2] eq 'out' && defined $_[1] and my $known = $_[0]{keys}{ $_[1] }) {
-        my $bytes = unpack 'P304', pack 'J', ${ $_[3] };
-        $known->[11] = substr($known->[10] = $bytes, 184, 72) eq ALONE ? described($known, $bytes) : '' if $bytes ne $known->[10];
-        if ($known->[11]) {
-            my $status = Syncline::FFI::kv_pull($_[0]{handle}, $known->[0], $known->[11], 1, 1);
-            check($status) if $status;
-            return $_[3];
-        }
-    }
+sub pull_any {
     my ($self, $key, @rest) = @_;
     my %options = paired('pull', @rest);
     refuse_options('pull', \%options, qw(out priority ignore_sparse));
@@ -263,23 +132,6 @@ sub pull_new {
     my ($self, $key) = @_;
     my $one = sub { my $spec = $self->spec('pull', $_[0]); $self->pull($_[0], out => Syncline::Array::fresh(@$spec[0, 1])) };
     return ref $key eq 'ARRAY' ? [map { $one->($_) } @$key] : $one->($key);
-}
-
-sub spec {
-    my ($self, $call, $key) = @_;
-    my $spec = defined $key && !ref $key ? $self->{specs}{$key} : undef;
-    return $spec if $spec;
-    $self->packed_key($key);    # refuses what is no key
-    Syncline::Error::raise('UnknownKey', "$call: key $key doesn't exist. Did you init?");
-}
-
-# Makes what was written visible; row-sparse outputs that were left alone stay as they are.
-sub finish {
-    my ($self, $arrays, $after, $rows_left_alone) = @_;
-    for my $place (0 .. $#$arrays) {
-        $after->[$place]->() unless $rows_left_alone && Syncline::RowSparse::is($arrays->[$place]);
-    }
-    return;
 }
 
 sub pushpull {
@@ -327,7 +179,7 @@ sub row_sparse_pull {
         Syncline::Error::argument('row_sparse_pull: the output is ' . Syncline::Array::shown($each) . ", and must be a Syncline::RowSparse\nhint: pull fills dense arrays")
             unless Syncline::RowSparse::is($each);
     }
-    my @ids = row_ids($options{row_ids}, scalar @$outs);
+    my @ids = Syncline::KVStore::Arrays::row_ids($options{row_ids}, scalar @$outs);
     my (@keep, @lent);
     my $bytes = '';
     for my $place (0 .. $#$outs) {
@@ -340,134 +192,6 @@ sub row_sparse_pull {
     check(Syncline::FFI::kv_row_sparse_pull($self->{handle}, $bytes, scalar @$outs));
     $outs->[$_]->take($lent[$_]) for 0 .. $#$outs;
     return $out;
-}
-
-# One list of ids for all outputs, or one for each.
-sub row_ids {
-    my ($given, $count) = @_;
-    my $several = ref $given eq 'ARRAY' && @$given && ref $given->[0];
-    my @lists = $several ? @$given : ($given);
-    my @ids = map { Syncline::Array::ids($_, 'row_ids') } @lists;
-    return ($ids[0]) x $count if @ids == 1;
-    Syncline::Error::raise('ShapeMismatch', "row_sparse_pull: the number of row_ids doesn't match the number of values: " . @ids . " and $count") if @ids != $count;
-    return @ids;
-}
-
-# --- what a push does --------------------------------------------------------------------------------------------------------------
-
-sub set_updater {
-    my ($self, $code) = @_;
-    unless (defined $code) {
-        check(Syncline::FFI::kv_set_updater($self->{handle}, undef, undef));
-        delete @$self{qw(updater closure)};
-        return;
-    }
-    Syncline::Error::argument('an updater is ' . Syncline::Array::shown($code) . ', and must be a function') unless ref $code eq 'CODE';
-    weaken(my $store = $self);
-    my $closure = Syncline::FFI::closure(sub {
-        my (undef, $key, $pushed, $stored) = @_;
-        return 0 if eval { update($code, $key, $pushed, $stored); 1 };
-        my $raised = $@;
-        $store->{raised} = \$raised if $store;
-        return 1;
-    });
-    check(Syncline::FFI::kv_set_updater($self->{handle}, $closure, undef));
-    # Only now may an earlier one go.
-    @$self{qw(updater closure)} = ($code, $closure);
-    return;
-}
-
-sub updater { $_[0]{updater} }
-
-# What Perl sees are copies: it may keep its arrays for as long as it likes, and the store's memory stays the store's.
-sub update {
-    my ($code, $key, $pushed, $stored) = @_;
-    my ($name, $number) = unpack 'Qq', buffer_to_scalar($key, 16);
-    my $users_key = $number;
-    if ($name) {
-        $users_key = unpack 'p', pack 'Q', $name;
-        utf8::decode($users_key);
-    }
-    my ($dtype, $shape, $data) = lent_by($stored);
-    my (undef, undef, $recv_data, $rows) = lent_by($pushed);
-    my $size = $Syncline::Array::SIZE_OF[$dtype] // Syncline::Error::argument("PDL has no $Syncline::FFI::DTYPES[$dtype]");
-    $size *= $_ for @$shape;
-    my $named = $Syncline::FFI::DTYPES[$dtype];
-    my $local = Syncline::Array::from_bytes($named, $shape, $size ? buffer_to_scalar($data, $size) : '');
-    my $recv = $rows
-        ? (bless { shape => $shape, dtype => $named }, 'Syncline::RowSparse')->take({ handle => $rows })
-        : Syncline::Array::from_bytes($named, $shape, $size ? buffer_to_scalar($recv_data, $size) : '');
-    $code->($users_key, $recv, $local);
-    my $left = $local->get_dataref;
-    Syncline::Error::raise('ShapeMismatch', 'the updater left an array of another size') if length $$left < $size;
-    memcpy($data, scalar_to_pointer($$left), $size) if $size;
-    return;
-}
-
-# dtype, shape, data and rows of a structure syncline_kv_array.
-sub lent_by {
-    my ($address) = @_;
-    my ($dtype, $axes, $dims, $data, $rows) = unpack 'lLQQQ', buffer_to_scalar($address, 32);
-    return ($dtype, [$axes ? unpack('Q*', buffer_to_scalar($dims, 8 * $axes)) : ()], $data, $rows);
-}
-
-# set_optimizer(OBJECT) or set_optimizer(NAME, OPTIONS).
-sub set_optimizer {
-    my ($self, $optimizer, @options) = @_;
-    unless (blessed $optimizer && $optimizer->isa('Syncline::Optimizer')) {
-        Syncline::Error::argument('an optimizer is ' . Syncline::Array::shown($optimizer) . ', and must be a name or a Syncline::Optimizer')
-            if !defined $optimizer || ref $optimizer;
-        $optimizer = Syncline::Optimizer->create($optimizer, paired('set_optimizer', @options));
-    }
-    $self->use_optimizer($optimizer, 0);
-    $self->{optimizer}->forget($self) if $self->{optimizer};
-    $self->{optimizer} = $optimizer;
-    $optimizer->attach($self);
-    delete @$self{qw(updater closure)};
-    return;
-}
-
-sub use_optimizer {
-    my ($self, $optimizer, $keep_states) = @_;
-    check(Syncline::FFI::kv_set_optimizer($self->{handle}, encoded($optimizer->name, 'an optimizer'), $optimizer->json, $keep_states));
-    return;
-}
-
-sub optimizer { $_[0]{optimizer} }
-
-sub set_learning_rate {
-    my ($self, $rate) = @_;
-    Syncline::Error::argument('a learning rate is ' . Syncline::Array::shown($rate) . ', and must be a number') unless defined $rate && looks_like_number($rate);
-    check(Syncline::FFI::kv_set_learning_rate($self->{handle}, $rate));
-    return;
-}
-
-sub set_gradient_compression {
-    my ($self, $words) = @_;
-    Syncline::Error::argument('set_gradient_compression takes a hash, such as { type => "2bit", threshold => 0.5 }') unless ref $words eq 'HASH';
-    my @texts = map { encoded($_, 'a word') } map { ($_, $words->{$_} // '') } sort CORE::keys %$words;
-    check(Syncline::FFI::kv_compress($self->{handle}, join('', map { pack 'p', $_ } @texts), @texts / 2));
-    return;
-}
-
-sub save_optimizer_states {
-    my ($self, $path, @rest) = @_;
-    my %options = paired('save_optimizer_states', @rest);
-    refuse_options('save_optimizer_states', \%options, 'dump_optimizer');
-    check(Syncline::FFI::kv_save($self->{handle}, path($path), Syncline::Array::truth($options{dump_optimizer})));
-    return;
-}
-
-sub load_optimizer_states {
-    my ($self, $path) = @_;
-    check(Syncline::FFI::kv_load($self->{handle}, path($path)));
-    return;
-}
-
-sub path {
-    my ($path) = @_;
-    Syncline::Error::argument('a path is ' . Syncline::Array::shown($path) . ', and must be a text') if !defined $path || (ref $path && !overload::Method($path, '""'));
-    return encoded("$path", 'a path');
 }
 
 # --- what it is --------------------------------------------------------------------------------------------------------------------
@@ -501,11 +225,14 @@ sub is_capable {
     my ($self, $capability) = @_;
     Syncline::Error::argument('a capability is ' . Syncline::Array::shown($capability) . ', and must be a text') if !defined $capability || ref $capability;
     my $capable = 0;
-    check(Syncline::FFI::kv_capable($self->{handle}, encoded($capability, 'a capability'), \$capable));
+    check(Syncline::FFI::kv_capable($self->{handle}, Syncline::KVStore::Arrays::encoded($capability, 'a capability'), \$capable));
     return $capable;
 }
 
 sub barrier { my ($self) = @_; check(Syncline::FFI::kv_barrier($self->{handle})); return }
+
+# flush: until everything that was pushed in the background has been.
+sub flush { my ($self) = @_; check(Syncline::FFI::kv_flush($self->{handle})); return }
 
 sub send_command_to_servers {
     my ($self, $head, $body) = @_;
@@ -569,13 +296,14 @@ C<local>, C<device>, C<dist_sync>, C<dist_async> and their other names, in any c
 
 Makes keys. Every worker makes the same ones, in any order, before its first push of them; worker 0's values count.
 
-=item push($key, $value, priority => 0)
+=item push($key, $value, priority => 0, wait => 1)
 
-The values of a key are summed; then the updater or optimizer decides, or the sum replaces what is stored. Calls are done when they return, so there is nothing that a priority could order.
+The values of a key are summed; then the updater or optimizer decides, or the sum replaces what is stored. With C<< wait => 0 >> the values are copied and the push goes on in the background, behind
+earlier ones of its key and before those of other keys that have a smaller priority; if it fails, the next pull of its key says so. With an updater in Perl, which runs in this thread only, it is done at once.
 
 =item pull($key, out => ..., priority => 0, ignore_sparse => 1)
 
-Fills C<out> and returns it; without it returns new arrays. Contains every earlier push of this worker.
+Fills C<out> and returns it; without it returns new arrays. Contains every earlier push of this worker. It is done when it returns, so that its priority orders nothing.
 
 =item pushpull($key, $value, out => ..., priority => 0)
 
@@ -606,7 +334,7 @@ Pushes in few bits; C<device> and distributed stores, before the first push, on 
 
 One file for any number of workers and servers. All workers of a distributed store call it.
 
-=item barrier, send_command_to_servers($head, $body), is_capable('optimizer')
+=item barrier, flush, send_command_to_servers($head, $body), is_capable('optimizer')
 
 =item type, rank, num_workers, num_dead_node, keys
 

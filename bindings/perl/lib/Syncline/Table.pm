@@ -10,6 +10,7 @@ use Scalar::Util qw(looks_like_number);
 use Syncline::Array ();
 use Syncline::Error ();
 use Syncline::FFI ();
+use Syncline::Quick ();
 
 our $VERSION = '0.1.0';
 
@@ -45,7 +46,8 @@ sub make {
         ? Syncline::FFI::array_create($session, @$shape, $described, $data ? $$data : undef, $count, \$handle)
         : Syncline::FFI::matrix_create($session, @$shape, $described, $data ? $$data : undef, $count, \$handle);
     Syncline::FFI::failed($status) if $status;
-    return bless { handle => $handle, shape => [@$shape], dtype => $dtype, type => $type, enum => $type->enum, pid => $$, out => [''], delta => [''] }, $class;
+    my $self = bless { handle => $handle, shape => [@$shape], dtype => $dtype, type => $type, enum => $type->enum, pid => $$ }, $class;
+    return Syncline::Quick::table($self, $handle, $type->enum, reverse @$shape);
 }
 
 sub DESTROY {
@@ -149,46 +151,8 @@ our @ISA = ('Syncline::Table');
 
 sub new { my ($class, $size, $initial, @options) = @_; Syncline::Error::argument('a table: options come in pairs, name => value') if @options % 2; return $class->make([$size], $initial, @options) }
 
-# Arrays as they were made are most of them, and are looked at once (see Syncline::Array); one that is given again, with nothing changed but
-# its numbers, not even that.
-sub get {
-    if (@_ == 3 && $Syncline::Array::LOOKS && ref $_[2] eq 'PDL' && !ref $_[1] && $_[1] eq 'out') {
-        my $bytes = unpack 'P304', pack 'J', ${ $_[2] };
-        my $known = $_[0]{out};
-        $known = $_[0]{out} = $_[0]->looked($bytes, 1) if $bytes ne $known->[0];
-        if ($known->[1]) {
-            my $status = Syncline::FFI::table_get_at($_[0]{handle}, $known->[1], $known->[2]);
-            return $_[2] unless $status;
-            Syncline::FFI::failed($status);
-        }
-    }
-    my ($self, @rest) = @_;
-    return $self->get_whole(Syncline::Table::options_of('get', @rest)->{out});
-}
-
-sub add {
-    if (@_ == 2 && $Syncline::Array::LOOKS && ref $_[1] eq 'PDL') {
-        my $bytes = unpack 'P304', pack 'J', ${ $_[1] };
-        my $known = $_[0]{delta};
-        $known = $_[0]{delta} = $_[0]->looked($bytes, 0) if $bytes ne $known->[0];
-        if ($known->[1]) {
-            my $status = Syncline::FFI::table_add_at($_[0]{handle}, $known->[1], $known->[2], undef, 0);
-            return unless $status;
-            Syncline::FFI::failed($status);
-        }
-    }
-    my ($self, $delta, @rest) = @_;
-    return $self->add_whole($delta, Syncline::Table::options_of('add', @rest));
-}
-
-# What the structure of a PDL says: itself, and where how many numbers lie if C may use them there. What is written to must be alone: arrays that are
-# computed from it would have to be told.
-sub looked {
-    my ($self, $bytes, $written) = @_;
-    my ($state, $parent, $data, $count, $type) = unpack 'x8Lx4Qx24Qx64Qx8l', $bytes;
-    return [$bytes] if $state != 1 || $parent || $type != $self->{enum} || ($written && substr($bytes, 184, 72) ne Syncline::Array::ALONE);
-    return [$bytes, $data, $count];
-}
+*get = Syncline::Quick::or_else(table_get => sub { my ($self, @rest) = @_; return $self->get_whole(Syncline::Table::options_of('get', @rest)->{out}) });
+*add = Syncline::Quick::or_else(table_add => sub { my ($self, $delta, @rest) = @_; return $self->add_whole($delta, Syncline::Table::options_of('add', @rest)) });
 
 package Syncline::MatrixTable;
 
@@ -196,7 +160,10 @@ our @ISA = ('Syncline::Table');
 
 sub new { my ($class, $rows, $cols, $initial, @options) = @_; Syncline::Error::argument('a table: options come in pairs, name => value') if @options % 2; return $class->make([$rows, $cols], $initial, @options) }
 
-sub get {
+*get = Syncline::Quick::or_else(table_get => \&get_rows);
+*add = Syncline::Quick::or_else(table_add => \&add_rows);
+
+sub get_rows {
     my ($self, @rest) = @_;
     my $options = Syncline::Table::options_of('get', @rest);
     return $self->get_whole($options->{out}) unless defined $options->{row_ids};
@@ -209,7 +176,7 @@ sub get {
     return Syncline::Array::filled($out, $written, $copied);
 }
 
-sub add {
+sub add_rows {
     my ($self, $delta, @rest) = @_;
     my $options = Syncline::Table::options_of('add', @rest);
     return $self->add_whole($delta, $options) unless defined $options->{row_ids};

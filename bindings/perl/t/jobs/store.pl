@@ -10,7 +10,7 @@ sub same { my ($array, $wanted, $name) = @_; my $pdl = $array->aspdl; die "$name
 
 my $kv = mx->kv->create('dist_sync');
 my ($rank, $workers) = ($kv->rank, $kv->num_workers);
-my ($small, $large) = ([2, 3], [120, 110]);
+my ($small, $large) = ([2, 3], [1200, 1200]);
 my $rounds = 7;
 
 # Keys in any order on any worker.
@@ -55,9 +55,10 @@ $kv->push('big_rows', mx->nd->sparse->row_sparse_array([ones(float, $large->[1],
 $kv->push('big_rows', mx->nd->sparse->zeros('row_sparse', $large));
 my $all = mx->nd->sparse->zeros('row_sparse', $large);
 $kv->row_sparse_pull('big_rows', out => $all, row_ids => mx->nd->array([0 .. $large->[0] - 1], dtype => 'int64'));
+my $pulled = $all->aspdl;
 for my $row (0 .. $large->[0] - 1) {
     my $from = grep { $row % (2 * ($_ + 1)) == 0 } 0 .. $workers - 1;
-    check($all->aspdl->at(5, $row) == 1 + 2 * $from, "big row $row");
+    check($pulled->at(5, $row) == 1 + 2 * $from, "big row $row");
 }
 my $none = mx->nd->ones($small)->tostype('row_sparse');
 $kv->row_sparse_pull('rows', out => $none, row_ids => mx->nd->array([], dtype => 'int64'));
@@ -96,8 +97,8 @@ same($none, 0, 'no ids');
 }
 
 # Many keys, and one that nobody made.
-for my $i (0 .. 49) { $kv->init("small $i", mx->nd->full($small, $i)); $kv->init("big $i", mx->nd->full([40, 40], $i)) }
-for my $i (0 .. 49) { my $out = mx->nd->zeros([40, 40]); $kv->pull("big $i", out => $out); same($out, $i, "key $i of many") }
+for my $i (0 .. 99) { $kv->init("small $i", mx->nd->full($small, $i)); $kv->init("big $i", mx->nd->full([40, 40], $i)) }
+for my $i (0 .. 99) { my $out = mx->nd->zeros([40, 40]); $kv->pull("big $i", out => $out); same($out, $i, "key $i of many") }
 check(!eval { $kv->pull('nobody', out => mx->nd->zeros($small), ignore_sparse => 0); 1 } && $@->kind eq 'UnknownKey', 'an unknown key');
 
 # A trainer's step: y = (r + 1) w, w = ones, learning rate 1.

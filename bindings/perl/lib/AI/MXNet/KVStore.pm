@@ -10,13 +10,17 @@ use AI::MXNet::NDArray ();
 use Syncline::Array ();
 use Syncline::Error ();
 use Syncline::KVStore ();
+use Syncline::Quick ();
 
 our $VERSION = '0.1.0';
 
 sub create {
     my ($class, @name) = @_;
     Syncline::Error::argument('create takes one name, as create("local")') if @name > 1;
-    return bless { store => served(@name) // Syncline::KVStore->create(@name) }, $class;
+    my $served = served(@name);
+    return bless { store => $served }, $class if $served;
+    my $self = bless { store => Syncline::KVStore->create(@name) }, $class;
+    return Syncline::Quick::store($self, $self->{store}->handle, $self->{store}{quick});
 }
 
 # In a process that only serves, what stands for a distributed store: it joins the job, and workers do the rest.
@@ -63,14 +67,21 @@ sub init {
     return;
 }
 
-sub push {
+*push = Syncline::Quick::or_else(costumed_push => \&push_any);
+*pull = Syncline::Quick::or_else(costumed_pull => \&pull_any);
+
+# One with a priority goes on in the background, so that there is something to order.
+sub push_any {
     my ($self, $key, $value, @rest) = @_;
     my %options = options_of('push', \@rest, priority => 0);
-    $self->{store}->push(keys_of('push', $key), arrays_of('push', $value), priority => $options{priority});
+    my $now = !(Scalar::Util::looks_like_number($options{priority}) && $options{priority} != 0);
+    $self->{store}->push(keys_of('push', $key), arrays_of('push', $value), priority => $options{priority}, wait => $now);
     return;
 }
 
-sub pull {
+sub check_push { my ($self, $status) = @_; return $self->{store}->check_push($status) }
+
+sub pull_any {
     my ($self, $key, @rest) = @_;
     my %options = options_of('pull', \@rest, out => undef, priority => 0, ignore_sparse => 1);
     Syncline::Error::argument('pull: out is missing') unless defined $options{out};
@@ -201,6 +212,8 @@ Names, arguments and defaults of MXNet's Perl interface. Keys are texts: C<3> an
 =item init($key, $value)
 
 =item push($key, $value, priority => 0)
+
+With another priority than 0 it goes on in the background, those with the largest first; the next pull of its key waits for it.
 
 =item pull($key, out => ..., priority => 0, ignore_sparse => 1)
 

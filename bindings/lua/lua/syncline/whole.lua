@@ -1,0 +1,40 @@
+--- Gets and adds of whole tables: the short way where tensors are ours and nothing else was said, which is most calls, and the long way otherwise.
+
+local native = require 'syncline_native'
+local raise = require 'syncline.raise'
+local adapter = require 'syncline.torch'
+raise.mark()
+
+local add, get = raise.from(native.table_add), raise.from(native.table_get)
+-- These answer nil where a call is not for them, and with words where it failed.
+local get_into, get_new, add_all = native.table_get_into, native.table_get_new, native.table_add_all
+local whole = {}
+
+--- All numbers of a table: a new tensor (a vector of an array), or into `out`.
+function whole.get(handle, out, is_array)
+   local got
+   if out ~= nil then
+      got = get_into(handle, out)
+      if got == true then return out end
+   elseif not adapter.loaded() then
+      got = get_new(handle, is_array)
+      if type(got) == 'userdata' then return got end
+   end
+   if got ~= nil then raise.error(got) end
+   local target, back = adapter.target(out)
+   got = get(handle, nil, target, is_array)
+   if out ~= nil then return back() end
+   return got
+end
+
+--- Adds to all numbers of a table.
+function whole.add(handle, data, sync, option)
+   if not sync and option == nil then
+      local added = add_all(handle, data)
+      if added == true then return end
+      if added ~= nil then raise.error(added) end
+   end
+   add(handle, data, nil, sync or false, option)
+end
+
+return whole

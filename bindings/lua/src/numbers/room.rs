@@ -1,0 +1,124 @@
+//! Memory for tensors: what the collector has let go of is used again, and the collector is made to run in time.
+//!
+//! To Lua's collector a tensor is a few words, however many megabytes hang from it. Left to itself it lets a loop of `t = handler:get()` fill the
+//! machine, and each new tensor pays for pages that the kernel hands out one by one: a get of a megabyte took nine times as long as Rust's. So
+//! bytes are counted here, garbage is collected when there is much of it, and large pieces of memory go from one tensor to the next.
+
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut, RangeInclusive};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use mlua::Lua;
+use syncline::DType;
+use syncline_tensor::{Shape, Tensor};
+
+/// Smaller pieces are used again by `malloc` itself, without asking the kernel.
+const LARGE: usize = 64 << 10;
+/// Bytes that wait for another tensor.
+const MOST_KEPT: usize = 64 << 20;
+/// Bytes of garbage that are worth a look at everything Lua has: the fewer, the likelier its memory is still in a cache when it is used again; the more, the
+/// less often a large program is looked through. Half of what lives, if that is more.
+const GARBAGE: RangeInclusive<usize> = 8 << 20..=32 << 20;
+/// So many bytes for each nanosecond that a look takes: it is then a thirtieth of the time in which they are copied.
+const BYTES_PER_NANOSECOND: usize = 300;
+
+/// Bytes of all tensors of this process, garbage among them.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static KEPT: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// From so many bytes on this thread's interpreter collects.
+    static LIMIT: Cell<usize> = const { Cell::new(*GARBAGE.start()) };
+    /// Nanoseconds that its last collection took.
+    static LOOK: Cell<usize> = const { Cell::new(0) };
+}
+
+fn kept() -> MutexGuard<'static, Vec<Tensor>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner) // a list of tensors is whole between any two steps
+}
+
+/// A tensor whose memory is used again.
+pub(super) struct Room(Option<Tensor>);
+
+impl Room {
+    pub(super) fn of(tensor: Tensor) -> Room {
+        HELD.fetch_add(tensor.bytes().len(), Relaxed);
+        Room(Some(tensor))
+    }
+
+    /// Numbers of any value, for whoever writes all of them.
+    pub(super) fn to_fill(dtype: DType, shape: Shape) -> Room {
+        Room::of(Room::used(dtype, &shape).unwrap_or_else(|| Tensor::zeros(dtype, shape)))
+    }
+
+    pub(super) fn zeros(dtype: DType, shape: Shape) -> Room {
+        let used = Room::used(dtype, &shape).map(|mut tensor| {
+            tensor.bytes_mut().fill(0);
+            tensor
+        });
+        Room::of(used.unwrap_or_else(|| Tensor::zeros(dtype, shape)))
+    }
+
+    fn used(dtype: DType, shape: &Shape) -> Option<Tensor> {
+        if shape.byte_len(dtype) < LARGE {
+            return None;
+        }
+        let mut kept = kept();
+        // The last one is the likeliest to be in a cache.
+        let place = kept.iter().rposition(|tensor| tensor.dtype() == dtype && tensor.shape() == shape)?;
+        Some(kept.remove(place))
+    }
+}
+
+impl Deref for Room {
+    type Target = Tensor;
+
+    fn deref(&self) -> &Tensor {
+        self.0.as_ref().expect("only `drop` takes it")
+    }
+}
+
+impl DerefMut for Room {
+    fn deref_mut(&mut self) -> &mut Tensor {
+        self.0.as_mut().expect("only `drop` takes it")
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let Some(tensor) = self.0.take() else { return };
+        let size = tensor.bytes().len();
+        HELD.fetch_sub(size, Relaxed);
+        if !(LARGE..=MOST_KEPT).contains(&size) {
+            return;
+        }
+        let mut kept = kept();
+        kept.push(tensor);
+        let mut all: usize = kept.iter().map(|tensor| tensor.bytes().len()).sum();
+        while all > MOST_KEPT {
+            all -= kept.remove(0).bytes().len();
+        }
+    }
+}
+
+/// Collects garbage if there may be much of it.
+#[inline]
+pub(crate) fn relieve(lua: &Lua) {
+    if HELD.load(Relaxed) > LIMIT.get() {
+        collect(lua);
+    }
+}
+
+#[cold]
+fn collect(lua: &Lua) {
+    LIMIT.set(usize::MAX); // functions of the user's that run meanwhile begin no second round
+    let began = Instant::now();
+    let _ = lua.gc_collect(); // what a finaliser raises is not the fault of the call that happened to come now
+    let took = began.elapsed().as_nanos() as usize;
+    // The shorter of two: one alone may have been disturbed, and much garbage would push all used memory out of the caches.
+    let worth = LOOK.replace(took).min(took).saturating_mul(BYTES_PER_NANOSECOND);
+    let held = HELD.load(Relaxed);
+    LIMIT.set(held + worth.clamp(*GARBAGE.start(), *GARBAGE.end()).max(held / 2));
+}
