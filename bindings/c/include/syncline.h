@@ -1157,7 +1157,8 @@ syncline_status syncline_channel_create(syncline_family *family, size_t capacity
 // `out` may be written.
 syncline_status syncline_channel_open(syncline_family *family, const syncline_value *handle, syncline_channel **out);
 
-// A value that leads to the channel, to be sent through anything else of its family. It keeps the channel alive.
+// A value that leads to the channel, to be sent through anything else of its family. It keeps the channel alive. The first one moves the
+// channel into the family's memory, where processes other than its maker's find it; that fails, and changes nothing, where there is no room.
 //
 // The caller promises:
 // `out` may be written.

@@ -36,6 +36,7 @@ mod deposit;
 mod error;
 mod family;
 mod flock;
+mod handle;
 mod hello;
 mod item;
 mod map;

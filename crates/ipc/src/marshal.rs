@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use syncline_shm::estate::{Held, KIND_DEPOSIT};
 use syncline_wire::{HandleKind, Limits, Value};
 
-use crate::channel::{handle, held_by};
 use crate::deposit::{deposited, laid_out, objects_of};
+use crate::handle::{handle, held_by};
 use crate::{Error, Family};
 
 /// A value in the memory of a family.

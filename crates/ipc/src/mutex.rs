@@ -7,7 +7,7 @@ use syncline_shm::queue::QueueError;
 use syncline_shm::wait::WaitError;
 use syncline_wire::{HandleKind, Value};
 
-use crate::channel::{handle, held_by};
+use crate::handle::{handle, held_by};
 use crate::{Deadline, Error, Family, Whom, thread};
 
 /// A mutex, as one handle to it. A thread that has it may lock it again; it is free when it was unlocked as often.

@@ -38,21 +38,67 @@ pub(crate) struct Outgoing<'v> {
     sent: bool,
 }
 
+/// A value as bytes, if it can travel inside a family at all. The buffer is this thread's; who has time gives it back to `SCRATCH`.
+fn encoded<'v>(value: &'v Value<'_>, operation: &'static str) -> Result<EncodedValue<'v>, Error> {
+    let encoded = value.encode_local(SCRATCH.take(), &Limits::default()).map_err(|cause| Error::Unsendable { operation, cause })?;
+    if 8 + 8 * encoded.handles() > MOST_INLINE / 2 {
+        let most = (MOST_INLINE / 2 - 8) / 8;
+        let detail = format!("a value with {} handles; at most {most} travel in one", encoded.handles());
+        return Err(Error::Configuration { operation, detail });
+    }
+    Ok(encoded)
+}
+
+/// Shows a value as bytes to `look`, if it can travel inside a family at all.
+pub(crate) fn with_encoded<T>(
+    value: &Value<'_>,
+    operation: &'static str,
+    look: impl FnOnce(&EncodedValue<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let encoded = encoded(value, operation)?;
+    let looked = look(&encoded);
+    SCRATCH.set(encoded.into_meta());
+    looked
+}
+
+/// The one copy of a large value.
+fn laid_into_block(family: &Family, encoded: &EncodedValue<'_>, operation: &'static str) -> Result<Block, Error> {
+    let meta = encoded.meta();
+    let start = meta.len().next_multiple_of(ALIGNMENT);
+    let len = start + encoded.payload_len() as usize;
+    let mut block = family.estate().block(len).map_err(|error| Error::System { operation, detail: error.to_string() })?;
+    let bytes = block.bytes_mut();
+    bytes[..meta.len()].copy_from_slice(meta);
+    let mut at = start;
+    for piece in encoded.payload() {
+        bytes[at..at + piece.len()].copy_from_slice(piece);
+        at += piece.len();
+    }
+    Ok(block)
+}
+
+/// The same value in a block of its own: tensors are read where they lie there, all else is the value's own.
+pub(crate) fn copied_into_block(family: &Family, encoded: &EncodedValue<'_>, operation: &'static str) -> Result<Value<'static>, Error> {
+    let block = Arc::new(laid_into_block(family, encoded, operation)?);
+    in_block(&block, encoded.meta().len(), operation)
+}
+
+/// The value in a block that begins with so many bytes of meta.
+fn in_block(block: &Arc<Block>, meta_len: usize, operation: &'static str) -> Result<Value<'static>, Error> {
+    let damaged = |detail: String| Error::Damaged { operation, detail };
+    let bytes = SharedBytes::new(Arc::clone(block) as _);
+    let start = meta_len.next_multiple_of(ALIGNMENT);
+    let payload = bytes.slice(start..bytes.len()).filter(|_| meta_len <= bytes.len());
+    let payload = payload.ok_or_else(|| damaged(format!("{meta_len} bytes of meta in a block of {}", bytes.len())))?;
+    Value::decode_shared(&bytes[..meta_len], &payload, &Limits::default()).map_err(|error| damaged(error.to_string()))
+}
+
 impl<'v> Outgoing<'v> {
     pub(crate) fn new(family: &'v Family, value: &'v Value<'_>, id: Option<u64>, operation: &'static str) -> Result<Outgoing<'v>, Error> {
-        let scratch = SCRATCH.take();
-        let encoded = value.encode_local(scratch, &Limits::default()).map_err(|cause| Error::Unsendable { operation, cause })?;
-        let mut outgoing = Outgoing { family, encoded, prefix: Vec::new(), flags: 0, block: None, named: Vec::new(), sent: false };
-        let encoded = &outgoing.encoded;
+        let encoded = encoded(value, operation)?;
         let objects = 8 + 8 * encoded.handles();
-        if objects > MOST_INLINE / 2 {
-            let most = (MOST_INLINE / 2 - 8) / 8;
-            return Err(Error::Configuration {
-                operation,
-                detail: format!("a value with {} handles; at most {most} travel in one", encoded.handles()),
-            });
-        }
         let whole = encoded.meta().len() as u64 + encoded.payload_len();
+        let mut outgoing = Outgoing { family, encoded, prefix: Vec::new(), flags: 0, block: None, named: Vec::new(), sent: false };
         if whole as usize + objects + 24 > MOST_INLINE {
             outgoing.move_to_block(operation)?;
         }
@@ -68,20 +114,10 @@ impl<'v> Outgoing<'v> {
 
     /// The one copy of a large value.
     fn move_to_block(&mut self, operation: &'static str) -> Result<(), Error> {
-        let meta = self.encoded.meta();
-        let start = meta.len().next_multiple_of(ALIGNMENT);
-        let len = start + self.encoded.payload_len() as usize;
-        let mut block = self.family.estate().block(len).map_err(|error| Error::System { operation, detail: error.to_string() })?;
-        let bytes = block.bytes_mut();
-        bytes[..meta.len()].copy_from_slice(meta);
-        let mut at = start;
-        for piece in self.encoded.payload() {
-            bytes[at..at + piece.len()].copy_from_slice(piece);
-            at += piece.len();
-        }
+        let block = laid_into_block(self.family, &self.encoded, operation)?;
         self.flags |= WITH_BLOCK;
         self.prefix.extend_from_slice(&block.id().to_le_bytes());
-        self.prefix.extend_from_slice(&(len as u64).to_le_bytes());
+        self.prefix.extend_from_slice(&(block.as_ref().len() as u64).to_le_bytes());
         self.block = Some(block);
         Ok(())
     }
@@ -240,24 +276,18 @@ pub(crate) fn received(family: &Family, record: &Record, keep: bool, operation: 
     }
     let meta_len = record.meta_words as usize * 8;
     let damaged = |detail: String| Error::Damaged { operation, detail };
-    let limits = Limits::default();
-    let (value, block) = match record.block() {
+    let (mut value, block) = match record.block() {
         Some((name, len)) => {
             let block = estate.received(name, len).ok_or_else(|| damaged(format!("a record speaks of block {name:x} with {len} bytes")))?;
             let block = Arc::new(block);
-            let bytes = SharedBytes::new(Arc::clone(&block) as _);
-            let start = meta_len.next_multiple_of(ALIGNMENT);
-            let payload = bytes.slice(start..bytes.len()).filter(|_| meta_len <= bytes.len());
-            let payload = payload.ok_or_else(|| damaged(format!("{meta_len} bytes of meta in a block of {len}")))?;
-            (Value::decode_shared(&bytes[..meta_len], &payload, &limits), Some(block))
+            (in_block(&block, meta_len, operation)?, Some(block))
         }
         None => {
             let (meta, payload) =
                 body.split_at_checked(meta_len).ok_or_else(|| damaged(format!("{meta_len} bytes of meta in a record")))?;
-            (Value::decode_local(meta, payload, &limits).map(Value::into_owned), None)
+            (Value::decode_local(meta, payload, &Limits::default()).map_err(|error| damaged(error.to_string()))?.into_owned(), None)
         }
     };
-    let mut value = value.map_err(|error| damaged(error.to_string()))?;
     let mut objects = Vec::new();
     if record.flags & WITH_OBJECTS != 0 {
         objects.extend(record.objects());

@@ -1,6 +1,7 @@
 //! Reading from whichever of several channels has something first.
 
-use syncline_shm::queue::{Queue, wait_for_any};
+use syncline_shm::bell::Bell;
+use syncline_shm::wait::wait_on_any;
 
 use crate::passing::persist;
 use crate::{Channel, Deadline, Error, Read, Status};
@@ -38,13 +39,13 @@ pub fn select(channels: &[&Channel], by: Deadline) -> Result<Selected, Error> {
         if open.is_empty() {
             return Ok(Selected { index: None, read: Read { status: Status::Drained, item: None } });
         }
-        let queues: Vec<&Queue> = open.iter().map(|channel| channel.queue()).collect();
+        let bells: Vec<&Bell> = open.iter().map(|channel| channel.bell()).collect();
         let ready = || open.iter().any(|channel| channel.may_read());
         let look = || {
             open.iter().for_each(|channel| channel.family().estate().look_around());
             true
         };
-        wait_for_any(&queues, &ready, by, &look).map_err(|error| {
+        wait_on_any(&ready, &bells, by, &look).map_err(|error| {
             let waited_for = format!("an item in any of {} channels", open.len());
             Error::of_queue(OPERATION, error.into(), &waited_for, by.waited())
         })?;

@@ -6,8 +6,8 @@ use syncline_shm::estate::{Deposit, Entry, Held, KIND_TABLE, NewEntry, TableStor
 use syncline_shm::queue::QueueError;
 use syncline_wire::{EncodedValue, HandleKind, Limits, Value};
 
-use crate::channel::{handle, held_by};
 use crate::deposit::{deposited, laid_out, objects_of};
+use crate::handle::{handle, held_by};
 use crate::{Error, Family, thread};
 
 /// A value of at least this many bytes lies in a block of its own, of which the entry speaks: any size, and read without a copy.

@@ -7,7 +7,8 @@ use syncline_shm::queue::{Pushed, Queue, QueueError};
 use syncline_shm::wait::WaitError;
 use syncline_wire::{HandleKind, Value};
 
-use crate::channel::{handle, held_by, push_values};
+use crate::channel::push_values;
+use crate::handle::{handle, held_by};
 use crate::item::{self, Item, Taken};
 use crate::passing::{self, DECIDING, TRYING};
 use crate::{Deadline, Error, Family, Whom, thread};
@@ -116,7 +117,7 @@ impl Workqueue {
         const OPERATION: &str = "workqueue write";
         self.family.check(OPERATION)?;
         let queue = if self.side() == Side::Owner { &self.questions } else { &self.answers };
-        let what = match push_values(&self.family, queue, values, by, OPERATION)? {
+        let what = match push_values(&self.family, queue, values, 0, by, OPERATION)? {
             Pushed::Some(written) if written < values.len() => {
                 format!("the workqueue was closed when {written} of {} items were written", values.len())
             }

@@ -63,7 +63,7 @@ impl Bell {
 
     /// Whether somebody sleeps or is about to.
     #[inline]
-    pub(crate) fn has_waiters(&self) -> bool {
+    pub fn has_waiters(&self) -> bool {
         self.word.load(Ordering::Relaxed) >= WAITER
     }
 
@@ -76,8 +76,10 @@ impl Bell {
 
     /// The same as [`ring_if_waiting_for_published`](Bell::ring_if_waiting_for_published), for something that `most` sleepers
     /// can use: no more are woken. Each of them must look again before it sleeps, and so must whoever came too late.
+    ///
+    /// A lock serves as well as a fence where waiters look once more under the lock that the ringer had: one of the two comes first.
     #[inline]
-    pub(crate) fn ring_some_if_waiting_for_published(&self, most: u32) {
+    pub fn ring_some_if_waiting_for_published(&self, most: u32) {
         if self.has_waiters() {
             self.ring_some(most);
         }

@@ -24,6 +24,7 @@ pub mod duplex;
 pub mod estate;
 pub mod fdpass;
 pub mod fork;
+pub mod guarded;
 #[cfg(not(loom))]
 pub mod heap;
 pub mod kin;

@@ -213,9 +213,21 @@ pub(crate) fn wait_announced<T>(
     announce: impl FnOnce(),
     renounce: impl FnOnce(),
 ) -> Result<T, WaitError> {
+    if let Some(found) = look_for(&mut poll, patience) {
+        return Ok(found);
+    }
+    announce();
+    let result = sleep_until(&mut poll, bell, deadline, still_there);
+    renounce();
+    result
+}
+
+/// The part of a wait that keeps its core: looks until `poll` finds something or the patience is over.
+#[inline]
+pub fn look_for<T>(mut poll: impl FnMut() -> Option<T>, patience: Patience) -> Option<T> {
     for spin in 0..patience.spins {
         if let Some(found) = poll() {
-            return Ok(found);
+            return Some(found);
         }
         // A pause lasts up to 140 cycles on some processors: the first looks, which an answer under way
         // ends, go without.
@@ -230,14 +242,11 @@ pub(crate) fn wait_announced<T>(
         while since.elapsed() < patience.yielding {
             yield_now();
             if let Some(found) = poll() {
-                return Ok(found);
+                return Some(found);
             }
         }
     }
-    announce();
-    let result = sleep_until(&mut poll, bell, deadline, still_there);
-    renounce();
-    result
+    None
 }
 
 #[cold]
@@ -269,12 +278,7 @@ fn sleep_until<T>(
 
 /// Waits until `ready`, woken by any of the bells: the same as [`wait_for`] for somebody who listens to several.
 #[cfg(not(loom))]
-pub(crate) fn wait_on_any(
-    ready: &dyn Fn() -> bool,
-    bells: &[&Bell],
-    deadline: Deadline,
-    still_there: &dyn Fn() -> bool,
-) -> Result<(), WaitError> {
+pub fn wait_on_any(ready: &dyn Fn() -> bool, bells: &[&Bell], deadline: Deadline, still_there: &dyn Fn() -> bool) -> Result<(), WaitError> {
     let since = Instant::now();
     while since.elapsed() < Duration::from_micros(100) {
         if ready() {

@@ -73,14 +73,15 @@ pub unsafe extern "C" fn syncline_channel_open(
     })
 }
 
-/// A value that leads to the channel, to be sent through anything else of its family. It keeps the channel alive.
+/// A value that leads to the channel, to be sent through anything else of its family. It keeps the channel alive. The first one moves the
+/// channel into the family's memory, where processes other than its maker's find it; that fails, and changes nothing, where there is no room.
 ///
 /// # Safety
 /// `out` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_channel_handle(channel: *mut syncline_channel, out: *mut *mut syncline_value) -> syncline_status {
     // SAFETY: the caller's promise.
-    guarded(|| unsafe { give_value(out, CHANNELS.get(channel)?.handle()) })
+    guarded(|| unsafe { give_value(out, CHANNELS.get(channel)?.handle()?) })
 }
 
 /// Writes an item; waits `timeout` seconds for room in a channel that is full, 0 as long as it takes. `state` tells whether it was

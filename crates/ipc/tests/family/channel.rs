@@ -1,4 +1,4 @@
-//! Channels between threads; `processes` has the same between processes.
+//! Channels between threads, wherever they lie; `processes` has the same between processes, `model` what random programs do.
 
 use std::time::{Duration, Instant};
 
@@ -6,9 +6,78 @@ use syncline_ipc::{Channel, ChannelOptions, DType, Data, Deadline, Error, Family
 
 use crate::{Sleepers, as_int, int, soon};
 
-#[test]
-fn ten_values_and_a_nil_come_out_as_they_went_in() {
-    let channel = Channel::new(&Family::alone().unwrap()).unwrap();
+/// How a channel of these tests is made.
+type Make = fn(&Family, ChannelOptions) -> Channel;
+
+/// In this process's memory, where a channel begins.
+fn local(family: &Family, options: ChannelOptions) -> Channel {
+    Channel::with(family, options).unwrap()
+}
+
+/// In the family's memory, where it is once somebody has its handle.
+fn shared(family: &Family, options: ChannelOptions) -> Channel {
+    let channel = local(family, options);
+    channel.handle().unwrap();
+    channel
+}
+
+/// First there, then here: it moves at some moment of the test.
+fn moving(family: &Family, options: ChannelOptions) -> Channel {
+    let channel = local(family, options);
+    let clone = channel.clone();
+    // Not joined: a test may end before, and then it has moved nothing.
+    std::thread::spawn(move || {
+        let moment =
+            Duration::from_nanos(u64::from(std::process::id().wrapping_add(clone.number() as u32).wrapping_mul(2_654_435_761)) % 300_000);
+        let began = Instant::now();
+        while began.elapsed() < moment {
+            std::hint::spin_loop();
+        }
+        clone.handle().unwrap();
+    });
+    channel
+}
+
+/// Each promise is kept by channels in every place.
+macro_rules! everywhere {
+    ($($promise:ident)*) => {
+        everywhere!(local: $($promise)*);
+        everywhere!(shared: $($promise)*);
+        everywhere!(moving: $($promise)*);
+    };
+    ($place:ident: $($promise:ident)*) => {
+        mod $place {
+            $(#[test] fn $promise() { super::$promise(super::$place) })*
+        }
+    };
+}
+
+everywhere! {
+    ten_values_and_a_nil_come_out_as_they_went_in
+    twelve_at_once_are_twelve_items
+    a_closed_channel_is_read_to_its_end_and_written_no_more
+    ten_blocked_readers_are_woken_by_close
+    a_multi_value_write_wakes_a_reader_for_each_item
+    ten_generators_and_five_workers_lose_and_double_nothing
+    each_writers_items_keep_their_order
+    a_full_channel_makes_its_writer_wait_and_says_so_in_time
+    a_writer_that_waits_for_room_is_told_of_the_close
+    a_write_of_several_that_was_cut_off_by_the_close_says_how_many_were_written
+    items_of_every_size_come_out_as_they_went_in
+    a_channel_grows_with_what_is_in_it_and_shrinks_again
+    what_is_nested_without_end_is_refused_and_leaves_nothing_behind
+    opaque_bytes_travel_inside_a_family_only
+    select_takes_from_whichever_channel_has_something
+}
+
+const ANY_NUMBER: ChannelOptions = ChannelOptions { capacity: None, leases: false };
+
+fn room_for(items: usize) -> ChannelOptions {
+    ChannelOptions { capacity: Some(items), leases: false }
+}
+
+fn ten_values_and_a_nil_come_out_as_they_went_in(make: Make) {
+    let channel = make(&Family::alone().unwrap(), ANY_NUMBER);
     for number in 0..10 {
         assert_eq!(channel.write(&int(number), soon()).unwrap(), Status::Open);
     }
@@ -24,9 +93,8 @@ fn ten_values_and_a_nil_come_out_as_they_went_in() {
     assert_eq!((nothing.status, nothing.item), (Status::Open, None));
 }
 
-#[test]
-fn twelve_at_once_are_twelve_items() {
-    let channel = Channel::new(&Family::alone().unwrap()).unwrap();
+fn twelve_at_once_are_twelve_items(make: Make) {
+    let channel = make(&Family::alone().unwrap(), ANY_NUMBER);
     let values: Vec<Value<'_>> = (0..12).map(int).collect();
     channel.write_all(&values, soon()).unwrap();
     assert_eq!(channel.num_items(), 12);
@@ -34,9 +102,8 @@ fn twelve_at_once_are_twelve_items() {
     assert_eq!((status, items), (Status::Open, values));
 }
 
-#[test]
-fn a_closed_channel_is_read_to_its_end_and_written_no_more() {
-    let channel = Channel::new(&Family::alone().unwrap()).unwrap();
+fn a_closed_channel_is_read_to_its_end_and_written_no_more(make: Make) {
+    let channel = make(&Family::alone().unwrap(), ANY_NUMBER);
     channel.write_all(&[int(1), int(2)], soon()).unwrap();
     assert!(!channel.closed() && !channel.drained());
     channel.close().unwrap();
@@ -51,7 +118,7 @@ fn a_closed_channel_is_read_to_its_end_and_written_no_more() {
     let after = channel.read(soon()).unwrap();
     assert_eq!((after.status, after.item), (Status::Drained, None));
 
-    let empty = Channel::new(channel.family()).unwrap();
+    let empty = make(channel.family(), ANY_NUMBER);
     empty.close().unwrap();
     assert!(empty.drained(), "an empty channel is drained at once");
 }
@@ -60,10 +127,10 @@ fn a_closed_channel_is_read_to_its_end_and_written_no_more() {
 const AWAKE_AT_ONCE: Duration = Duration::from_millis(100);
 
 /// How long `count` threads that sleep in `read` take to come back after `wake`; the quickest of ten, since others use these cores too.
-fn time_to_wake(count: usize, read: impl Fn(&Channel) + Sync, wake: impl Fn(&Channel)) -> Duration {
+fn time_to_wake(make: Make, count: usize, read: impl Fn(&Channel) + Sync, wake: impl Fn(&Channel)) -> Duration {
     let family = Family::alone().unwrap();
     let one_round = |_| {
-        let (channel, sleepers) = (Channel::new(&family).unwrap(), Sleepers::default());
+        let (channel, sleepers) = (make(&family, ANY_NUMBER), Sleepers::default());
         std::thread::scope(|scope| {
             let start = || {
                 scope.spawn(|| {
@@ -82,26 +149,23 @@ fn time_to_wake(count: usize, read: impl Fn(&Channel) + Sync, wake: impl Fn(&Cha
     (0..10).map(one_round).min().unwrap()
 }
 
-#[test]
-fn ten_blocked_readers_are_woken_by_close() {
+fn ten_blocked_readers_are_woken_by_close(make: Make) {
     let read = |channel: &Channel| assert_eq!(channel.read(soon()).unwrap().status, Status::Drained);
-    let took = time_to_wake(10, read, |channel| channel.close().unwrap());
+    let took = time_to_wake(make, 10, read, |channel| channel.close().unwrap());
     assert!(took < AWAKE_AT_ONCE, "{took:?}");
 }
 
 /// T5: a write of several items wakes as many readers, of which each takes one and no more.
-#[test]
-fn a_multi_value_write_wakes_a_reader_for_each_item() {
+fn a_multi_value_write_wakes_a_reader_for_each_item(make: Make) {
     let read = |channel: &Channel| assert!(channel.read(soon()).unwrap().item.is_some());
     let items: Vec<Value<'_>> = (0..8).map(int).collect();
-    let took = time_to_wake(8, read, |channel| assert_eq!(channel.write_all(&items, soon()).unwrap(), Status::Open));
+    let took = time_to_wake(make, 8, read, |channel| assert_eq!(channel.write_all(&items, soon()).unwrap(), Status::Open));
     assert!(took < AWAKE_AT_ONCE, "{took:?}");
 }
 
-#[test]
-fn ten_generators_and_five_workers_lose_and_double_nothing() {
+fn ten_generators_and_five_workers_lose_and_double_nothing(make: Make) {
     let family = Family::alone().unwrap();
-    let (numbers, results) = (Channel::new(&family).unwrap(), Channel::new(&family).unwrap());
+    let (numbers, results) = (make(&family, ANY_NUMBER), make(&family, ANY_NUMBER));
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..5)
             .map(|_| {
@@ -125,9 +189,8 @@ fn ten_generators_and_five_workers_lose_and_double_nothing() {
     assert_eq!(counts[1..], [10; 100]);
 }
 
-#[test]
-fn each_writers_items_keep_their_order() {
-    let channel = Channel::with(&Family::alone().unwrap(), ChannelOptions { capacity: Some(7), leases: false }).unwrap();
+fn each_writers_items_keep_their_order(make: Make) {
+    let channel = make(&Family::alone().unwrap(), room_for(7));
     std::thread::scope(|scope| {
         for writer in 0..3 {
             let channel = &channel;
@@ -147,9 +210,8 @@ fn each_writers_items_keep_their_order() {
 }
 
 /// T18: back-pressure and time-outs.
-#[test]
-fn a_full_channel_makes_its_writer_wait_and_says_so_in_time() {
-    let channel = Channel::with(&Family::alone().unwrap(), ChannelOptions { capacity: Some(2), leases: false }).unwrap();
+fn a_full_channel_makes_its_writer_wait_and_says_so_in_time(make: Make) {
+    let channel = make(&Family::alone().unwrap(), room_for(2));
     channel.write_all(&[int(1), int(2)], soon()).unwrap();
     let error = channel.write(&int(3), Deadline::after(Duration::from_millis(20))).unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
@@ -165,9 +227,8 @@ fn a_full_channel_makes_its_writer_wait_and_says_so_in_time() {
     assert!(error.to_string().contains("an item in the channel"), "{error}");
 }
 
-#[test]
-fn a_writer_that_waits_for_room_is_told_of_the_close() {
-    let channel = Channel::with(&Family::alone().unwrap(), ChannelOptions { capacity: Some(1), leases: false }).unwrap();
+fn a_writer_that_waits_for_room_is_told_of_the_close(make: Make) {
+    let channel = make(&Family::alone().unwrap(), room_for(1));
     channel.write(&int(1), soon()).unwrap();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| channel.write(&int(2), soon()).unwrap());
@@ -178,9 +239,8 @@ fn a_writer_that_waits_for_room_is_told_of_the_close() {
     });
 }
 
-#[test]
-fn a_write_of_several_that_was_cut_off_by_the_close_says_how_many_were_written() {
-    let channel = Channel::with(&Family::alone().unwrap(), ChannelOptions { capacity: Some(1), leases: false }).unwrap();
+fn a_write_of_several_that_was_cut_off_by_the_close_says_how_many_were_written(make: Make) {
+    let channel = make(&Family::alone().unwrap(), room_for(1));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| channel.write_all(&[int(1), int(2), int(3)], soon()));
         while channel.num_items() == 0 {
@@ -194,10 +254,9 @@ fn a_write_of_several_that_was_cut_off_by_the_close_says_how_many_were_written()
     assert_eq!(channel.write_all(&[int(1), int(2)], soon()).unwrap(), Status::Drained, "nothing was written");
 }
 
-#[test]
-fn items_of_every_size_come_out_as_they_went_in() {
+fn items_of_every_size_come_out_as_they_went_in(make: Make) {
     let family = Family::alone().unwrap();
-    let channel = Channel::new(&family).unwrap();
+    let channel = make(&family, ANY_NUMBER);
     let bytes = |len: usize| Value::from((0..len).map(|n| (n * 7 % 251) as u8).collect::<Vec<u8>>());
     let sizes = [0, 1, 63, 64, 500, 1_023, 1_024, 4_000, 8_000, 8_100, 8_192, 9_000, 33_000, 70_000, 1 << 20, 3_000_000];
     for round in 0..3 {
@@ -211,13 +270,16 @@ fn items_of_every_size_come_out_as_they_went_in() {
     let nested = Value::Map(vec![(Value::from("list"), Value::List(vec![int(1), Value::Float(0.5), bytes(20_000), Value::Bool(true)]))]);
     channel.write(&nested, soon()).unwrap();
     assert!(channel.read(soon()).unwrap().item == Some(nested));
+    drop(channel);
+    while family.stats().objects > 0 {
+        std::thread::yield_now(); // While it moves, two of each are there.
+    }
     assert_eq!(family.stats().blocks, 0, "every block was given back");
 }
 
-#[test]
-fn a_channel_grows_with_what_is_in_it_and_shrinks_again() {
+fn a_channel_grows_with_what_is_in_it_and_shrinks_again(make: Make) {
     let family = Family::alone().unwrap();
-    let channel = Channel::new(&family).unwrap();
+    let channel = make(&family, ANY_NUMBER);
     for round in 0..2 {
         for number in 0..50_000 {
             channel
@@ -239,9 +301,8 @@ fn a_channel_grows_with_what_is_in_it_and_shrinks_again() {
 }
 
 /// Values are trees of bounded depth: what would be a cycle in another language is an error and nothing is written (T17).
-#[test]
-fn what_is_nested_without_end_is_refused_and_leaves_nothing_behind() {
-    let channel = Channel::new(&Family::alone().unwrap()).unwrap();
+fn what_is_nested_without_end_is_refused_and_leaves_nothing_behind(make: Make) {
+    let channel = make(&Family::alone().unwrap(), ANY_NUMBER);
     let deep = (0..200).fold(Value::Nil, |inner, _| Value::List(vec![inner]));
     let error = channel.write_all(&[int(1), deep], soon()).unwrap_err();
     assert!(matches!(error, Error::Unsendable { .. }), "{error}");
@@ -267,9 +328,8 @@ fn a_large_tensor_is_read_where_it_arrived_and_freed_with_its_last_holder() {
     assert_eq!(family.stats().blocks, 0);
 }
 
-#[test]
-fn opaque_bytes_travel_inside_a_family_only() {
-    let channel = Channel::new(&Family::alone().unwrap()).unwrap();
+fn opaque_bytes_travel_inside_a_family_only(make: Make) {
+    let channel = make(&Family::alone().unwrap(), ANY_NUMBER);
     let opaque = Value::Opaque(vec![1, 2, 3].into());
     channel.write(&opaque, soon()).unwrap();
     assert_eq!(channel.read(soon()).unwrap().item, Some(opaque.clone()));
@@ -283,7 +343,7 @@ fn handles_travel_through_each_other_and_keep_their_objects_alive() {
     {
         let inner = Channel::new(&family).unwrap();
         inner.write(&int(42), soon()).unwrap();
-        post.write(&Value::List(vec![int(1), inner.handle()]), soon()).unwrap();
+        post.write(&Value::List(vec![int(1), inner.handle().unwrap()]), soon()).unwrap();
     }
     assert_eq!(family.stats().objects, 2, "the one inside lives by being named");
     let Some(Value::List(items)) = post.read(soon()).unwrap().item else { panic!("a list") };
@@ -294,20 +354,19 @@ fn handles_travel_through_each_other_and_keep_their_objects_alive() {
     assert_eq!(family.stats().objects, 1);
 
     // Unread, it goes with the channel it lies in.
-    post.write(&Channel::new(&family).unwrap().handle(), soon()).unwrap();
+    post.write(&Channel::new(&family).unwrap().handle().unwrap(), soon()).unwrap();
     drop(post);
     assert_eq!(family.stats().objects, 0);
     let other = Channel::new(&Family::alone().unwrap()).unwrap();
     let stranger = Channel::new(&family).unwrap();
-    assert!(stranger.write(&other.handle(), soon()).is_err());
-    assert!(Channel::open(&family, &other.handle()).is_err());
+    assert!(stranger.write(&other.handle().unwrap(), soon()).is_err());
+    assert!(Channel::open(&family, &other.handle().unwrap()).is_err());
     assert!(Channel::open(&family, &int(1)).is_err());
 }
 
-#[test]
-fn select_takes_from_whichever_channel_has_something() {
+fn select_takes_from_whichever_channel_has_something(make: Make) {
     let family = Family::alone().unwrap();
-    let channels: Vec<Channel> = (0..3).map(|_| Channel::new(&family).unwrap()).collect();
+    let channels: Vec<Channel> = (0..3).map(|_| make(&family, ANY_NUMBER)).collect();
     let all: Vec<&Channel> = channels.iter().collect();
     channels[1].write(&int(7), soon()).unwrap();
     let found = select(&all, soon()).unwrap();

@@ -59,7 +59,7 @@ fn a_large_value_keeps_what_it_leads_to() {
     {
         let channel = Channel::new(&family).unwrap();
         channel.write(&int(42), soon()).unwrap();
-        table.set(&int(1), &Value::List(vec![bytes(1, 50_000), channel.handle()])).unwrap();
+        table.set(&int(1), &Value::List(vec![bytes(1, 50_000), channel.handle().unwrap()])).unwrap();
     }
     assert_eq!(family.stats().objects, 3);
     let Some(Value::List(items)) = table.get(&int(1)).unwrap() else { panic!("a list") };
@@ -157,10 +157,10 @@ fn a_marshalled_value_is_read_by_other_processes_and_travels_through_channels() 
     let (ways, answers) = (Channel::new(&family).unwrap(), Channel::new(&family).unwrap());
     let opaque = Value::Opaque(vec![1, 2, 3].into());
     {
-        let marshal = Marshal::new(&family, &Value::List(vec![bytes(5, 300_000), opaque, answers.handle()])).unwrap();
+        let marshal = Marshal::new(&family, &Value::List(vec![bytes(5, 300_000), opaque, answers.handle().unwrap()])).unwrap();
         (0..3).for_each(|_| assert_eq!(ways.write(&marshal.handle().unwrap(), soon()).unwrap() as u8, 0));
     }
-    let mut kids: Vec<Kid> = (0..3).map(|_| Kid::start("read_marshal", &family, &[ways.handle()], &[])).collect();
+    let mut kids: Vec<Kid> = (0..3).map(|_| Kid::start("read_marshal", &family, &[ways.handle().unwrap()], &[])).collect();
     assert!((0..3).all(|_| as_int(&answers.read(soon()).unwrap().item.unwrap()) == 1_500_000));
     assert!(kids.iter_mut().all(Kid::ends_well));
     family.bury_the_dead();

@@ -13,7 +13,8 @@ fn one_write_of_many_items_wakes_as_many_processes() {
     let family = Family::alone().unwrap();
     let make = || Channel::new(&family).unwrap();
     let (items, taken) = (make(), make());
-    let mut kids: Vec<Kid> = (0..4).map(|_| Kid::start("take_one", &family, &[items.handle(), taken.handle()], &[])).collect();
+    let mut kids: Vec<Kid> =
+        (0..4).map(|_| Kid::start("take_one", &family, &[items.handle().unwrap(), taken.handle().unwrap()], &[])).collect();
     (0..4).for_each(|_| assert_eq!(taken.read(soon()).unwrap().item, Some(Value::Nil), "each says that it is there"));
     items.write_all(&[int(1), int(2), int(3), int(4)], soon()).unwrap();
     let mut got: Vec<i64> = (0..4).map(|_| as_int(&taken.read(soon()).unwrap().item.unwrap())).collect();
@@ -45,7 +46,7 @@ fn a_named_queue_that_travelled_is_counted_like_any_other() {
     let carrier = Channel::new(&family).unwrap();
     let (queue, _) = Workqueue::named(&family, "sent about").unwrap();
     (0..3).for_each(|_| assert_eq!(carrier.write(&queue.handle(), soon()).unwrap() as u8, 0));
-    let mut kid = Kid::start("open_all", &family, &[carrier.handle()], &[3]);
+    let mut kid = Kid::start("open_all", &family, &[carrier.handle().unwrap()], &[3]);
     assert!(kid.ends_well());
     queue.write(&int(1), soon()).unwrap();
     assert_eq!(queue.num_questions(), 1, "it is still there");
@@ -60,7 +61,7 @@ fn a_named_queue_that_travelled_is_counted_like_any_other() {
 fn an_array_that_arrived_is_not_shared_with_its_writer() {
     let family = Family::alone().unwrap();
     let (there, back) = (Channel::new(&family).unwrap(), Channel::new(&family).unwrap());
-    let mut kid = Kid::start("relay", &family, &[there.handle(), back.handle()], &[]);
+    let mut kid = Kid::start("relay", &family, &[there.handle().unwrap(), back.handle().unwrap()], &[]);
     let mut numbers = vec![1_u8; 100_000];
     let shape = syncline_ipc::Shape::new(&[numbers.len()]).unwrap();
     there.write(&Value::tensor(syncline_ipc::DType::U8, shape, &numbers[..]).unwrap(), soon()).unwrap();
@@ -82,7 +83,7 @@ fn nothing_is_no_nil_and_no_wait_is_endless_between_processes() {
     assert_eq!(narrow.try_write(&int(1)).unwrap(), None, "it is full");
     let late = narrow.write(&int(1), Deadline::after(Duration::from_millis(5)));
     assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
-    let mut kid = Kid::start("relay", &family, &[narrow.handle(), back.handle()], &[]);
+    let mut kid = Kid::start("relay", &family, &[narrow.handle().unwrap(), back.handle().unwrap()], &[]);
     assert_eq!(back.read(soon()).unwrap().item, Some(Value::Nil), "a nil is an item");
     let late = back.read(Deadline::after(Duration::from_millis(5)));
     assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");

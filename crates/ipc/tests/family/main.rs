@@ -5,6 +5,7 @@ mod child;
 mod deposit;
 mod fixes;
 mod killed;
+mod model;
 mod mutex;
 mod processes;
 mod roles;
@@ -31,9 +32,14 @@ impl Sleepers {
 
     /// Waits until so many threads are here, and all of them sleep.
     pub(crate) fn all_sleep(&self, count: usize) {
-        let sleeps = |stat: &PathBuf| std::fs::read_to_string(stat).is_ok_and(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('S'));
-        let all_sleep = || self.0.lock().unwrap().len() == count && self.0.lock().unwrap().iter().all(sleeps);
-        while !all_sleep() {
+        self.all_sleep_but(count, 0);
+    }
+
+    /// The same where `ended` of them have come to their end, or will.
+    pub(crate) fn all_sleep_but(&self, count: usize, ended: usize) {
+        let sleeps = |stat: &&PathBuf| std::fs::read_to_string(stat).is_ok_and(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('S'));
+        let asleep = || self.0.lock().unwrap().iter().filter(sleeps).count();
+        while self.0.lock().unwrap().len() < count || asleep() < count - ended {
             std::thread::yield_now();
         }
     }

@@ -86,6 +86,6 @@ fn a_mutex_travels_through_a_channel() {
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(same.lock(Deadline::after(Duration::ZERO)).is_err()));
     });
-    assert!(Mutex::open(&family, &channel.handle()).is_err());
+    assert!(Mutex::open(&family, &channel.handle().unwrap()).is_err());
     assert!(Mutex::open(&family, &Value::Nil).is_err());
 }

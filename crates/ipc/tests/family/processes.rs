@@ -13,7 +13,7 @@ use crate::{as_int, int, soon};
 fn ten_generators_and_five_workers_in_processes_lose_and_double_nothing() {
     let family = Family::alone().unwrap();
     let (numbers, results) = (Channel::new(&family).unwrap(), Channel::new(&family).unwrap());
-    let both = [numbers.handle(), results.handle()];
+    let both = [numbers.handle().unwrap(), results.handle().unwrap()];
     let mut workers: Vec<Kid> = (0..5).map(|_| Kid::start("relay", &family, &both, &[])).collect();
     let mut generators: Vec<Kid> = (0..10).map(|_| Kid::start("produce", &family, &both, &[100])).collect();
     assert!(generators.iter_mut().all(Kid::ends_well));
@@ -80,7 +80,7 @@ fn four_meet_twice_and_count_under_one_lock() {
 fn the_next_holder_of_a_mutex_is_told_that_the_last_one_died() {
     let family = Family::alone().unwrap();
     let (mutex, said) = (Mutex::new(&family).unwrap(), Channel::new(&family).unwrap());
-    let mut kid = Kid::start("hold", &family, &[mutex.handle(), said.handle()], &[]);
+    let mut kid = Kid::start("hold", &family, &[mutex.handle(), said.handle().unwrap()], &[]);
     said.read(soon()).unwrap();
     let error = mutex.lock(Deadline::after(Duration::from_millis(30))).err().unwrap();
     assert!(error.to_string().contains("which holds it"), "{error}");
@@ -95,7 +95,7 @@ fn the_next_holder_of_a_mutex_is_told_that_the_last_one_died() {
 fn arrays_arrive_in_place_and_memory_is_bounded_by_the_capacity() {
     let family = Family::alone().unwrap();
     let channel = Channel::with(&family, ChannelOptions { capacity: Some(4), leases: false }).unwrap();
-    let mut kid = Kid::start("arrays", &family, &[channel.handle()], &[200]);
+    let mut kid = Kid::start("arrays", &family, &[channel.handle().unwrap()], &[200]);
     for number in 0..200_u64 {
         let Some(Value::Tensor(tensor)) = channel.read(soon()).unwrap().item else { panic!("a tensor") };
         assert!(tensor.shared().is_some() && tensor.data().iter().all(|byte| *byte == number as u8), "array {number}");
@@ -110,7 +110,7 @@ fn arrays_arrive_in_place_and_memory_is_bounded_by_the_capacity() {
 fn nobody_is_taken_for_dead_by_a_process_that_has_run_out_of_descriptors() {
     let family = Family::alone().unwrap();
     let channel = Channel::new(&family).unwrap();
-    let mut kid = Kid::start("without_descriptors", &family, &[channel.handle()], &[]);
+    let mut kid = Kid::start("without_descriptors", &family, &[channel.handle().unwrap()], &[]);
     assert!(kid.ends_well());
     assert_eq!(channel.read(soon()).unwrap().item, Some(int(1)), "this process is still a member, and so is what it holds");
 }
@@ -121,7 +121,7 @@ fn a_closed_channel_waits_for_what_another_process_has_on_a_lease() {
     let channel = Channel::with(&family, ChannelOptions { capacity: None, leases: true }).unwrap();
     let said = Channel::new(&family).unwrap();
     channel.write(&int(1), soon()).unwrap();
-    let mut kid = Kid::start("lease", &family, &[channel.handle(), said.handle()], &[]);
+    let mut kid = Kid::start("lease", &family, &[channel.handle().unwrap(), said.handle().unwrap()], &[]);
     said.read(soon()).unwrap();
     channel.close().unwrap();
     let shortly = || Deadline::after(Duration::from_millis(30));
@@ -148,7 +148,7 @@ fn a_closed_queue_waits_for_what_a_worker_has_taken_and_gets_it_when_that_dies()
     let family = Family::alone().unwrap();
     let (queue, said) = (Workqueue::new(&family).unwrap(), Channel::new(&family).unwrap());
     queue.write(&int(1), soon()).unwrap();
-    let mut kid = Kid::start("take", &family, &[queue.handle(), said.handle()], &[]);
+    let mut kid = Kid::start("take", &family, &[queue.handle(), said.handle().unwrap()], &[]);
     said.read(soon()).unwrap();
     queue.close().unwrap();
     let worker = queue.as_worker();
@@ -164,7 +164,7 @@ fn a_closed_queue_waits_for_what_a_worker_has_taken_and_gets_it_when_that_dies()
 fn a_worker_whose_owner_was_killed_is_told_so_by_name() {
     let family = Family::alone().unwrap();
     let said = Channel::new(&family).unwrap();
-    let mut owner = Kid::start("own", &family, &[said.handle()], &[]);
+    let mut owner = Kid::start("own", &family, &[said.handle().unwrap()], &[]);
     said.read(soon()).unwrap();
     let (queue, made) = Workqueue::named(&family, "orphaned").unwrap();
     assert!(!made);
@@ -184,7 +184,7 @@ fn a_worker_whose_owner_was_killed_is_told_so_by_name() {
 
 /// A process that reads and writes a channel all the time, stopped where the call fails that `is_hindered` makes.
 fn stopped_over(family: &Family, channel: &Channel, mut is_hindered: impl FnMut() -> bool) -> Kid {
-    let kid = Kid::start("churn", family, &[channel.handle()], &[]);
+    let kid = Kid::start("churn", family, &[channel.handle().unwrap()], &[]);
     for _ in 0..20_000 {
         kid.stop();
         if is_hindered() {
@@ -247,7 +247,7 @@ fn select_takes_from_channels_that_other_processes_write() {
             sums
         });
         let mut kids: Vec<Kid> =
-            (1..=3).zip(&channels).map(|(n, channel)| Kid::start("produce", &family, &[channel.handle()], &[n * 100])).collect();
+            (1..=3).zip(&channels).map(|(n, channel)| Kid::start("produce", &family, &[channel.handle().unwrap()], &[n * 100])).collect();
         assert!(kids.iter_mut().all(Kid::ends_well));
         channels.iter().for_each(|channel| channel.close().unwrap());
         reader.join().unwrap()
@@ -261,7 +261,7 @@ fn another_process_sees_the_same_end_of_a_channel() {
     let (channel, told) = (Channel::new(&family).unwrap(), Channel::new(&family).unwrap());
     channel.write_all(&[int(1), int(2)], soon()).unwrap();
     channel.close().unwrap();
-    assert!(Kid::start("statuses", &family, &[channel.handle(), told.handle()], &[]).ends_well());
+    assert!(Kid::start("statuses", &family, &[channel.handle().unwrap(), told.handle().unwrap()], &[]).ends_well());
     let [closed, drained] = [Status::Closed, Status::Drained].map(|status| int(status as i64));
     let expected = [closed.clone(), closed.clone(), int(1), closed, int(2), drained.clone(), Value::Nil, drained];
     assert_eq!(told.read(soon()).unwrap().item, Some(Value::List(expected.to_vec())));
@@ -287,6 +287,11 @@ fn tables_in_tables_are_the_same_in_every_process_and_outlive_who_made_them() {
 #[test]
 fn a_queue_that_is_full_says_so_in_time_and_how_much_was_written() {
     assert!(Kid::start("little_room", &Family::alone().unwrap(), &[], &[]).ends_well());
+}
+
+#[test]
+fn a_channel_that_finds_no_room_in_the_family_stays_as_it_is() {
+    assert!(Kid::start("too_full_to_move", &Family::alone().unwrap(), &[], &[]).ends_well());
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub(crate) fn play(role: &str, part: &Part) {
         "statuses" => statuses(part),
         "tables" => tables(part),
         "little_room" => little_room(),
+        "too_full_to_move" => too_full_to_move(),
         other => panic!("no role {other}"),
     }
 }
@@ -209,7 +210,7 @@ fn write_until(part: &Part) {
     mortal(part);
     channel.write(&int(0), soon()).unwrap();
     channel.write_all(&[int(1), int(2), large(3)], soon()).unwrap();
-    channel.write(&Value::List(vec![int(4), Channel::new(&part.family).unwrap().handle()]), soon()).unwrap();
+    channel.write(&Value::List(vec![int(4), Channel::new(&part.family).unwrap().handle().unwrap()]), soon()).unwrap();
     let bulky = |number: i64| Value::List(vec![int(number), Value::from("x".repeat(900))]);
     (5..80).for_each(|number| assert_eq!(channel.write(&bulky(number), soon()).unwrap() as u8, 0));
 }
@@ -253,10 +254,14 @@ fn own(part: &Part) {
 }
 
 /// A family of its own whose queues are full after a few dozen kilobytes.
-fn little_room() {
+fn family_with_little_room() -> Family {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     setrlimit(Resource::Fsize, Rlimit { current: Some(3 << 30), ..getrlimit(Resource::Fsize) }).unwrap();
-    let family = Family::alone().unwrap();
+    Family::alone().unwrap()
+}
+
+fn little_room() {
+    let family = family_with_little_room();
     let queue = Workqueue::new(&family).unwrap();
     let worker = queue.as_worker();
     let text = Value::from("x".repeat(1_000));
@@ -285,6 +290,27 @@ fn little_room() {
         let written = queue.num_questions();
         assert!(matches!(error, Error::Closed { .. }) && error.to_string().contains(&format!("{written} of 200")), "{error}");
     });
+}
+
+/// A channel that finds no room in the family stays what and where it is, and may move later.
+fn too_full_to_move() {
+    let family = family_with_little_room();
+    let channel = Channel::new(&family).unwrap();
+    let mutex = Mutex::new(&family).unwrap();
+    let item = |number| Value::List(vec![int(number), Value::from("x".repeat(900)), Value::from(vec![7_u8; 9_000]), mutex.handle()]);
+    (0..10_000).for_each(|number| assert_eq!(channel.write(&item(number), soon()).unwrap() as u8, 0));
+    std::thread::scope(|scope| {
+        let error = scope.spawn(|| channel.handle()).join().unwrap().expect_err("there is no room");
+        assert!(matches!(error, Error::System { .. }), "{error}");
+    });
+    assert_eq!((channel.num_items(), channel.closed(), family.stats().blocks), (10_000, false, 0), "it is as it was");
+    assert_eq!(channel.write(&item(10_000), soon()).unwrap() as u8, 0);
+    (0..9_995).for_each(|number| assert_eq!(channel.read(soon()).unwrap().item, Some(item(number))));
+    let moved = Channel::open(&family, &channel.handle().unwrap()).unwrap();
+    assert_eq!((moved.num_items(), family.stats().blocks), (6, 6));
+    (9_995..=10_000).for_each(|number| assert_eq!(moved.read(soon()).unwrap().item, Some(item(number))));
+    drop((channel, moved));
+    assert_eq!((family.stats().objects, family.stats().blocks), (1, 0));
 }
 
 /// Ends a channel, being the last who has it, and dies over that.
@@ -345,7 +371,7 @@ fn deposit_until(part: &Part) {
     mortal(part);
     let put = |number: i64| {
         let channel = Channel::new(&part.family).unwrap();
-        let value = Value::List(vec![crate::deposit::bytes(number as u8, 40_000), channel.handle()]);
+        let value = Value::List(vec![crate::deposit::bytes(number as u8, 40_000), channel.handle().unwrap()]);
         table.set(&int(number), &value).unwrap()
     };
     assert!(!put(1) && !put(2) && put(1));

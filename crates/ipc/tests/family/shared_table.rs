@@ -57,7 +57,7 @@ fn tables_lie_in_tables_and_keep_what_they_name_alive() {
         let inner = SharedTable::new(&family).unwrap();
         inner.set(&int(1), &Value::from("one")).unwrap();
         outer.set(&Value::from("inner"), &inner.handle()).unwrap();
-        outer.set(&Value::from("channel"), &Channel::new(&family).unwrap().handle()).unwrap();
+        outer.set(&Value::from("channel"), &Channel::new(&family).unwrap().handle().unwrap()).unwrap();
     }
     assert_eq!(family.stats().objects, 3);
     let inner = SharedTable::open(&family, &outer.get(&Value::from("inner")).unwrap().unwrap()).unwrap();

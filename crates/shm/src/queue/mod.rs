@@ -32,8 +32,6 @@ mod write;
 use std::sync::Arc;
 
 pub use lease::Leased;
-#[cfg(not(loom))]
-pub use read::wait_for_any;
 pub use read::{Record, WITH_BLOCK, WITH_OBJECTS};
 pub use words::At;
 use words::WriteSide;

@@ -2,13 +2,10 @@
 
 use super::words::{At, CELL};
 use super::{FIRST_LOG, Hand, Queue, QueueError};
-#[cfg(not(loom))]
 use crate::bell::Bell;
 use crate::corrupt::Corrupt;
 use crate::mortality::moment;
 use crate::sync::Ordering;
-#[cfg(not(loom))]
-use crate::wait::{Deadline, WaitError, wait_on_any};
 use crate::wait::{Patience, wait_for};
 
 /// A ring up to this size (1 MB) stays as it is when it is empty: the next burst would only have to grow it again.
@@ -136,6 +133,11 @@ impl Queue {
         Ok(wait_for(|| ready().then_some(()), &self.words.items, Patience::unknown(), hand.by, between)?)
     }
 
+    /// What readers listen to: it rings when there is something to read, or the queue is closed.
+    pub fn bell(&self) -> &Bell {
+        &self.words.items
+    }
+
     /// A look without the latch. What it says may be over at once.
     #[inline(always)]
     pub fn may_have_items(&self) -> bool {
@@ -249,11 +251,4 @@ impl Queue {
         #[cfg(loom)]
         let _ = hand;
     }
-}
-
-/// Waits on the readers' bells of all the queues until `ready` says so. `between` is asked now and then.
-#[cfg(not(loom))]
-pub fn wait_for_any(queues: &[&Queue], ready: &dyn Fn() -> bool, by: Deadline, between: &dyn Fn() -> bool) -> Result<(), WaitError> {
-    let bells: Vec<&Bell> = queues.iter().map(|queue| &*queue.words.items).collect();
-    wait_on_any(ready, &bells, by, between)
 }

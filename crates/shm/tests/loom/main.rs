@@ -12,6 +12,7 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 use syncline_shm::bell::Bell;
 use syncline_shm::bulletin::Bulletin;
+use syncline_shm::guarded::Guarded;
 use syncline_shm::latch::Latch;
 use syncline_shm::meeting::{MeetError, Meeting};
 use syncline_shm::presence::{Presence, first_to_leave};
@@ -42,6 +43,22 @@ fn a_sleeper_is_never_missed() {
             theirs.ring_if_waiting();
         });
         wait(&bell, || flag.load(Ordering::Acquire).then_some(()));
+        ringer.join().unwrap();
+    });
+}
+
+/// Without a fence on the ringer's side: the sleeper's last look is made under the lock that the ringer had.
+#[test]
+fn a_sleeper_that_looks_under_the_ringers_lock_is_never_missed() {
+    explore(2, || {
+        let bell = Bell::private();
+        let items = Arc::new(Guarded::new(0));
+        let (theirs, written) = (bell.clone(), Arc::clone(&items));
+        let ringer = thread::spawn(move || {
+            *written.lock(Deadline::never()).unwrap() += 1;
+            theirs.ring_some_if_waiting_for_published(1);
+        });
+        wait(&bell, || (*items.lock(Deadline::never()).unwrap() > 0).then_some(()));
         ringer.join().unwrap();
     });
 }

@@ -40,7 +40,7 @@ impl Channel {
 }
 
 impl Handled for Channel {
-    fn handle(&self) -> Value<'static> {
+    fn handle(&self) -> Result<Value<'static>, ipc::Error> {
         self.inner.handle()
     }
 
@@ -204,11 +204,11 @@ impl Channel {
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast_exact::<Channel>().is_ok_and(|other| other.get().handle() == self.handle())
+        other.cast_exact::<Channel>().is_ok_and(|other| other.get().inner == self.inner)
     }
 
     fn __hash__(&self) -> u64 {
-        super::number(&self.handle())
+        self.inner.number()
     }
 
     fn __repr__(&self) -> String {
@@ -219,7 +219,7 @@ impl Channel {
         } else {
             "open"
         };
-        format!("<syncline.ipc.channel {:x}, {state}, {} items>", super::number(&self.handle()), self.num_items())
+        format!("<syncline.ipc.channel {:x}, {state}, {} items>", self.inner.number(), self.num_items())
     }
 }
 

@@ -14,31 +14,31 @@ use crate::errors;
 
 /// What handles have in common.
 pub(super) trait Handled {
-    fn handle(&self) -> Value<'static>;
+    /// Other processes may reach the object from now on.
+    fn handle(&self) -> Result<Value<'static>, ipc::Error>;
     fn family(&self) -> &Family;
 }
 
 /// The handle of an object that is one of the four.
-pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> Option<Value<'static>> {
-    if let Ok(channel) = object.cast_exact::<Channel>() {
-        return Some(channel.get().handle());
-    }
-    if let Ok(queue) = object.cast_exact::<Workqueue>() {
-        return Some(queue.get().handle());
-    }
-    if let Ok(mutex) = object.cast_exact::<Mutex>() {
-        return Some(mutex.get().handle());
-    }
-    if let Ok(table) = object.cast_exact::<SharedTable>() {
-        return Some(table.get().handle());
-    }
-    None
+pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Value<'static>>> {
+    let handle = if let Ok(channel) = object.cast_exact::<Channel>() {
+        channel.get().handle()
+    } else if let Ok(queue) = object.cast_exact::<Workqueue>() {
+        queue.get().handle()
+    } else if let Ok(mutex) = object.cast_exact::<Mutex>() {
+        mutex.get().handle()
+    } else if let Ok(table) = object.cast_exact::<SharedTable>() {
+        table.get().handle()
+    } else {
+        return Ok(None);
+    };
+    handle.map(Some).map_err(|error| errors::of_ipc(object.py(), &error))
 }
 
 /// How a handle is pickled: beside the pickle when a channel carries it, else with an invitation into its family.
 pub(super) fn reduce<'py>(py: Python<'py>, object: &dyn Handled) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
     let native = py.import("syncline._native")?;
-    let handle = object.handle();
+    let handle = object.handle().map_err(|error| errors::of_ipc(py, &error))?;
     let Value::Handle(words) = &handle else { unreachable!("a handle is a handle") };
     let (kind, family, number) = (words.kind as u8, words.family, words.object);
     if let Some(place) = beside_pickle(handle) {

@@ -25,8 +25,8 @@ impl Mutex {
 }
 
 impl Handled for Mutex {
-    fn handle(&self) -> Value<'static> {
-        self.inner.handle()
+    fn handle(&self) -> Result<Value<'static>, ipc::Error> {
+        Ok(self.inner.handle())
     }
 
     fn family(&self) -> &Family {
@@ -77,10 +77,10 @@ impl Mutex {
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast_exact::<Mutex>().is_ok_and(|other| other.get().handle() == self.handle())
+        other.cast_exact::<Mutex>().is_ok_and(|other| other.get().inner.handle() == self.inner.handle())
     }
 
     fn __hash__(&self) -> u64 {
-        super::number(&self.handle())
+        super::number(&self.inner.handle())
     }
 }

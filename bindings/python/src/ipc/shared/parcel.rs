@@ -122,7 +122,7 @@ impl Parcel {
                 return Ok(Some(Parcel::Map(pairs)));
             }
         }
-        Ok(handle_of(object).map(Parcel::Plain))
+        Ok(handle_of(object)?.map(Parcel::Plain))
     }
 
     /// None when one of them needs a pickle.

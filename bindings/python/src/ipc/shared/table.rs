@@ -33,8 +33,8 @@ impl SharedTable {
 }
 
 impl Handled for SharedTable {
-    fn handle(&self) -> Value<'static> {
-        self.inner.handle()
+    fn handle(&self) -> Result<Value<'static>, ipc::Error> {
+        Ok(self.inner.handle())
     }
 
     fn family(&self) -> &Family {
@@ -178,10 +178,10 @@ impl SharedTable {
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast_exact::<SharedTable>().is_ok_and(|other| other.get().handle() == self.handle())
+        other.cast_exact::<SharedTable>().is_ok_and(|other| other.get().inner.handle() == self.inner.handle())
     }
 
     fn __hash__(&self) -> u64 {
-        super::number(&self.handle())
+        super::number(&self.inner.handle())
     }
 }

@@ -70,7 +70,7 @@ impl Workqueue {
     }
 
     fn key(&self) -> u64 {
-        number(&self.handle())
+        number(&self.inner.handle())
     }
 
     fn is_owner(&self) -> bool {
@@ -117,8 +117,8 @@ impl Workqueue {
 }
 
 impl Handled for Workqueue {
-    fn handle(&self) -> Value<'static> {
-        self.inner.handle()
+    fn handle(&self) -> Result<Value<'static>, ipc::Error> {
+        Ok(self.inner.handle())
     }
 
     fn family(&self) -> &Family {
@@ -238,7 +238,7 @@ impl Workqueue {
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast_exact::<Workqueue>().is_ok_and(|other| other.get().handle() == self.handle())
+        other.cast_exact::<Workqueue>().is_ok_and(|other| other.get().inner.handle() == self.inner.handle())
     }
 
     fn __hash__(&self) -> u64 {

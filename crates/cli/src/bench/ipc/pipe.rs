@@ -122,7 +122,7 @@ impl Crew {
         let mut command = Command::new(program);
         command.args(["__bench", "ipc", role, &family.invitation().map_err(words)?, &size.to_string()]).stdout(Stdio::null());
         for channel in channels {
-            let Value::Handle(handle) = channel.handle() else { return Err("a channel without a handle".to_owned()) };
+            let Value::Handle(handle) = channel.handle().map_err(words)? else { return Err("a channel without a handle".to_owned()) };
             command.arg(handle.object.to_string());
         }
         self.children.push(command.spawn().map_err(|error| format!("cannot start a process: {error}"))?);
