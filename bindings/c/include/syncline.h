@@ -1162,7 +1162,8 @@ syncline_status syncline_channel_open(syncline_family *family, const syncline_va
 //
 // The caller promises:
 // `out` may be written.
-syncline_status syncline_channel_handle(syncline_channel *channel, syncline_value **out);
+syncline_status syncline_channel_handle(syncline_channel *channel,
+                                        syncline_value **out);
 
 // Writes an item; waits `timeout` seconds for room in a channel that is full, 0 as long as it takes. `state` tells whether it was
 // written (SYNCLINE_OPEN) or the channel was closed before.

@@ -82,10 +82,11 @@ fn enter(launch: &Launch, settings: &Settings, met: &mut Met, started: Instant, 
     let severer = link.severer();
     let (mut sender, mut receiver) = link.split();
     let member = roster::introduce(launch, &door, instance, meet::offers(&door.tcp_addresses(), settings));
-    let welcome = knock(launch, member, sender.as_mut(), receiver.as_mut(), started, deadline)?;
     if settings.on_peer_loss == OnPeerLoss::Continue {
+        // First: a death may follow the welcome at once, and the launcher has to know by then what it means.
         send_control(sender.as_mut(), &Control::GoesOn, deadline).map_err(|error| lost_coordinator(launch, &error, started))?;
     }
+    let welcome = knock(launch, member, sender.as_mut(), receiver.as_mut(), started, deadline)?;
     let (me, topology) = (welcome.rank, Topology::new(welcome.roster));
 
     let neighbours = topology.hosts()[topology.host_of(me)].ranks.clone();

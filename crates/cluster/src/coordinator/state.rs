@@ -3,7 +3,7 @@
 //! No socket, no thread, no clock: see `README.md` in this folder for the states, and `testkit::sim` for the
 //! thousands of histories this is driven through.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use syncline_wire::message::{Blame, Control, DownCause, MemberInfo, clip_text};
@@ -148,6 +148,8 @@ pub struct State {
     spec: Spec,
     phase: Phase,
     seats: BTreeMap<u32, Seat>,
+    /// Who said, before they joined, that they go on when a worker dies: once all have joined, that is known of all.
+    going_on: BTreeSet<ConnectionId>,
     deaths: Vec<Death>,
     agreements: Agreements,
     beats: u64,
@@ -161,6 +163,7 @@ impl State {
             spec,
             phase: Phase::Waiting,
             seats: BTreeMap::new(),
+            going_on: BTreeSet::new(),
             deaths: Vec::new(),
             agreements: Agreements::default(),
             beats: 0,
@@ -227,9 +230,9 @@ impl State {
                 Vec::new()
             }
             (Control::Heartbeat { .. }, Some(_)) => Vec::new(),
-            (Control::GoesOn, Some(rank)) => {
-                self.seats.get_mut(&rank).expect("the speaker has a seat").goes_on = true;
-                self.settle_agreements() // A death that was told before is none that anybody waits for now.
+            (Control::GoesOn, None) => {
+                self.going_on.insert(connection);
+                Vec::new()
             }
             (Control::Propose { number, fingerprint, call, payload }, Some(rank)) => {
                 let sound = self.seats[&rank].info.role.works()
@@ -305,7 +308,7 @@ impl State {
                 connection: Some(connection),
                 local,
                 left: false,
-                goes_on: false,
+                goes_on: self.going_on.remove(&connection),
                 blames: None,
                 closed: None,
                 ended_well: None,
@@ -393,6 +396,7 @@ impl State {
     }
 
     fn lose(&mut self, connection: ConnectionId, detail: String, now: Duration) -> Vec<Action> {
+        self.going_on.remove(&connection);
         let Some(rank) = self.seat_of(connection) else { return Vec::new() };
         let seat = self.seats.get_mut(&rank).expect("seat_of returns ranks that have one");
         seat.connection = None;
@@ -575,15 +579,23 @@ mod tests {
 
     /// A running job of three whose launcher tells how processes end.
     fn running() -> State {
+        running_where([])
+    }
+
+    /// A job of three, of whom some go on when a worker dies.
+    fn running_where<const N: usize>(going_on: [u32; N]) -> State {
         let spec =
             Spec { workers: 3, servers: 0, epoch: 0, job: [0; 16], timeout: at(5000), knows_exits: true, how_ranks_start: Vec::new() };
         let mut state = State::new(spec);
         for rank in 0..3 {
             let member = member_on(rank, 1).with_rank(Some(rank));
-            let message = Control::Join { member, world: 3, epoch: 0, started_by: "test".into() };
-            state.on(Event::Said { connection: rank.into(), local: true, message }, at(0));
+            let join = Control::Join { member, world: 3, epoch: 0, started_by: "test".into() };
+            let first = going_on.contains(&rank).then_some(Control::GoesOn);
+            for message in first.into_iter().chain([join]) {
+                state.on(Event::Said { connection: rank.into(), local: true, message }, at(0));
+            }
         }
-        assert!(state.is_running());
+        assert!(state.is_running() && state.going_on.is_empty());
         state
     }
 
@@ -654,12 +666,9 @@ mod tests {
 
     #[test]
     fn where_the_others_go_on_no_agreement_waits_for_the_dead() {
-        let mut state = running();
-        assert!(!state.goes_on());
-        for rank in 0..3 {
-            assert!(say(&mut state, rank, Control::GoesOn).is_empty());
-        }
-        assert!(state.goes_on());
+        assert!(!running().goes_on());
+        let mut state = running_where([0, 1, 2]);
+        assert!(state.goes_on(), "known as soon as all have joined: the first death may come at once");
         say(&mut state, 0, propose(1));
         say(&mut state, 2, propose(1));
         let told = state.on(Event::ProcessEnded { rank: 1, cause: DownCause::Killed { signal: 9 } }, at(20));
@@ -672,10 +681,7 @@ mod tests {
 
     #[test]
     fn where_one_does_not_go_on_the_job_does_not() {
-        let mut state = running();
-        for rank in [0, 1] {
-            say(&mut state, rank, Control::GoesOn);
-        }
+        let mut state = running_where([0, 1]);
         assert!(!state.goes_on());
         say(&mut state, 0, propose(1));
         say(&mut state, 2, propose(1));

@@ -182,7 +182,11 @@ fn threads_lose_double_and_reorder_nothing_while_the_channel_moves() {
                             match dice.below(3) {
                                 0 => assert_eq!(channel.write_all(&values, soon()).unwrap(), Status::Open),
                                 1 => values.iter().for_each(|value| assert_eq!(channel.write(value, soon()).unwrap(), Status::Open)),
-                                _ => values.iter().for_each(|value| while channel.try_write(value).unwrap().is_none() {}),
+                                _ => values.iter().for_each(|value| {
+                                    while channel.try_write(value).unwrap().is_none() {
+                                        std::thread::yield_now()
+                                    }
+                                }),
                             }
                             next += some;
                         }
