@@ -331,10 +331,12 @@ def test_urgent_calls_overtake_those_that_wait() -> None:
     random = np.random.default_rng(5)
     urgency = random.permutation(count)
     begun: dict[int, float] = {}
+    all_queued = threading.Event()
 
     def note(key: int, gradient: Array, weight: Array) -> None:
         begun[key] = time.monotonic()
-        time.sleep(0.001)  # long enough for the others to be queued meanwhile
+        assert all_queued.wait(60), "a push in the background waited for an updater"
+        time.sleep(0.001)  # so that two threads seldom begin at once
 
     kv.init(list(range(count)), [full(0)] * count)
     kv.set_updater(note)
@@ -344,6 +346,7 @@ def test_urgent_calls_overtake_those_that_wait() -> None:
         assert future is not None
         futures.append(future)
         queued[key] = time.monotonic()
+    all_queued.set()
     for future in futures:
         future.wait()
     # Pairs of which both stood in the queue when the first of them began: the less urgent one went first in hardly any. (Two

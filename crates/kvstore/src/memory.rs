@@ -22,6 +22,8 @@ pub type Updater = Box<dyn FnMut(&Key, Value<'_>, DenseMut<'_>) -> Result<(), Er
 #[derive(Default)]
 pub(crate) struct Rule {
     held: Mutex<Held>,
+    /// The name of the optimizer, if it is one that decides. Apart from `held`, which an updater has while it runs: who asks waits for nobody's.
+    optimizes: Mutex<Option<&'static str>>,
 }
 
 #[derive(Default)]
@@ -79,8 +81,14 @@ impl Rule {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn optimizes(&self) -> MutexGuard<'_, Option<&'static str>> {
+        self.optimizes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn set_updater(&self, updater: Option<Updater>) {
-        self.lock().action = updater.map_or(Action::Assign, Action::Update);
+        let mut held = self.lock();
+        held.action = updater.map_or(Action::Assign, Action::Update);
+        *self.optimizes() = None;
     }
 
     /// Keys begin new states with their next push.
@@ -88,6 +96,7 @@ impl Rule {
         let mut held = self.lock();
         held.generation += 1;
         held.progress = Progress::default();
+        *self.optimizes() = Some(optimizer.method.name());
         held.action = Action::Optimize(Arc::new(optimizer));
     }
 
@@ -116,9 +125,9 @@ impl Rule {
 
     /// Refuses a push of numbers that the optimizer cannot change.
     pub(crate) fn check(&self, operation: &str, spec: &KeySpec) -> Result<(), Error> {
-        match &self.lock().action {
-            Action::Optimize(optimizer) if !spec.dtype.is_float() => {
-                let error = OptimizerError::NeedsFloat { optimizer: optimizer.method.name(), dtype: spec.dtype };
+        match *self.optimizes() {
+            Some(optimizer) if !spec.dtype.is_float() => {
+                let error = OptimizerError::NeedsFloat { optimizer, dtype: spec.dtype };
                 Err(Error::Configuration { detail: format!("{operation}: key {}: {error}", spec.key) })
             }
             _ => Ok(()),
