@@ -40,7 +40,8 @@ pub fn select(channels: &[&Channel], by: Deadline) -> Result<Selected, Error> {
             return Ok(Selected { index: None, read: Read { status: Status::Drained, item: None } });
         }
         let bells: Vec<&Bell> = open.iter().map(|channel| channel.bell()).collect();
-        let ready = || open.iter().any(|channel| channel.may_read());
+        // A channel that moves meanwhile has another bell from then on: whoever listens to the old one begins again.
+        let ready = || open.iter().zip(&bells).any(|(channel, bell)| channel.may_read() || !std::ptr::eq(channel.bell(), *bell));
         let look = || {
             open.iter().for_each(|channel| channel.family().estate().look_around());
             true
