@@ -174,37 +174,48 @@ fn named(operation: &str, checked: Result<(), Error>) -> Result<(), Error> {
 }
 
 impl TableKey {
-    fn with_priority(&self, priority: Option<i32>) -> Cow<'_, Table> {
-        priority.map_or(Cow::Borrowed(&self.table), |priority| Cow::Owned(self.table.prioritised(priority)))
-    }
-
     /// Refuses what every push of this key would be refused for.
     pub(crate) fn ready_to_push(&self, operation: &str) -> Result<(), Error> {
         named(operation, self.table.accepts_adds())
     }
 
-    pub(crate) fn push(&self, spec: &KeySpec, gradient: Gradient<'_>, priority: Option<i32>, by: Deadline) -> Result<(), Error> {
-        let (table, options) = (self.with_priority(priority), AddOptions::default());
-        match gradient {
-            Gradient::Rows { ids, values } if spec.sparse => table.add(&values, Some(&ids), &options, false, by),
-            gradient => table.add(&gradient.into_dense(spec), None, &options, false, by),
+    /// Calls on the table, with a turn if there is one.
+    #[inline]
+    fn in_turn<T>(&self, priority: Option<i32>, call: impl FnOnce(&Table) -> T) -> T {
+        match priority {
+            None => call(&self.table),
+            Some(priority) => call(&self.table.prioritised(priority)),
         }
+    }
+
+    pub(crate) fn push(&self, spec: &KeySpec, gradient: Gradient<'_>, priority: Option<i32>, by: Deadline) -> Result<(), Error> {
+        match gradient {
+            Gradient::Rows { ids, values } if spec.sparse => self.push_rows(&ids, &values, priority, by),
+            gradient => self.push_whole(&gradient.into_dense(spec), priority, by),
+        }
+    }
+
+    pub(crate) fn push_whole(&self, gradient: &[u8], priority: Option<i32>, by: Deadline) -> Result<(), Error> {
+        self.in_turn(priority, |table| table.add(gradient, None, &AddOptions::default(), false, by))
+    }
+
+    pub(crate) fn push_rows(&self, ids: &[i64], values: &[u8], priority: Option<i32>, by: Deadline) -> Result<(), Error> {
+        self.in_turn(priority, |table| table.add(values, Some(ids), &AddOptions::default(), false, by))
     }
 
     pub(crate) fn push_words(&self, quantizer: Quantizer, words: &[u8], priority: Option<i32>, by: Deadline) -> Result<(), Error> {
-        self.with_priority(priority).add_quantized(&quantizer, words, &AddOptions::default(), false, by)
+        self.in_turn(priority, |table| table.add_quantized(&quantizer, words, &AddOptions::default(), false, by))
     }
 
     pub(crate) fn pull(&self, out: &mut [u8], code: Option<Quantizer>, priority: Option<i32>, by: Deadline) -> Result<(), Error> {
-        let table = self.with_priority(priority);
-        match code {
+        self.in_turn(priority, |table| match code {
             Some(code) => table.get_quantized(&code, out, by),
             None => table.get(out, None, by),
-        }
+        })
     }
 
     pub(crate) fn pull_rows(&self, ids: &[i64], out: &mut [u8], priority: Option<i32>, by: Deadline) -> Result<(), Error> {
-        self.with_priority(priority).get(out, Some(ids), by)
+        self.in_turn(priority, |table| table.get(out, Some(ids), by))
     }
 
     /// Both in one pass.

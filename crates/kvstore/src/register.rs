@@ -6,7 +6,6 @@
 //! ```
 //! Hashes need not withstand anybody: the keys of a store are those of the user's own program.
 
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use syncline_optimizer::Key;
@@ -66,56 +65,49 @@ fn place(hash: u64, level: usize, cells: usize) -> usize {
     hash.rotate_right(7 * level as u32) as usize & (cells - 1)
 }
 
+/// Eight bytes at a time, of a name the last ones perhaps twice: every call comes here, and a copy of a few bytes would cost more than all the rest.
 #[inline]
 fn hash_of(key: &Key) -> u64 {
-    let mut hasher = WordHasher::default();
-    key.hash(&mut hasher);
-    hasher.finish()
+    let name = match key {
+        Key::Int(number) => return fold(mix(0, *number as u64)),
+        Key::Name(name) => name.as_bytes(),
+    };
+    let length = name.len() as u64;
+    let rest = match name {
+        [] => 0,
+        [first, .., last] if name.len() < 4 => u64::from(*first) | u64::from(name[1]) << 8 | u64::from(*last) << 16,
+        [only] => u64::from(*only),
+        _ => match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+            (Some(_), Some(last)) => {
+                let (words, _) = name[..name.len() - 1].as_chunks::<8>();
+                let hash = words.iter().fold(length, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+                return fold(mix(hash, u64::from_le_bytes(*last)));
+            }
+            _ => halves(name),
+        },
+    };
+    fold(mix(length, rest))
 }
 
-/// Eight bytes at a time: turned, mixed in, multiplied.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WordHasher(u64);
+/// Four to seven bytes: the first and the last four.
+#[inline]
+fn halves(name: &[u8]) -> u64 {
+    let half = |bytes: Option<&[u8; 4]>| bytes.map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)));
+    half(name.first_chunk()) | half(name.last_chunk()) << 32
+}
 
 /// 2⁶⁴ over the golden ratio: its multiples differ in their high bits, which tables take.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Hasher for WordHasher {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
-        if !rest.is_empty() {
-            let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
+#[inline]
+fn mix(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR)
+}
 
-    #[inline]
-    fn write_u8(&mut self, number: u8) {
-        self.write_u64(number.into());
-    }
-
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(23) ^ number).wrapping_mul(FACTOR);
-    }
-
-    #[inline]
-    fn write_i64(&mut self, number: i64) {
-        self.write_u64(number as u64);
-    }
-
-    #[inline]
-    fn write_isize(&mut self, number: isize) {
-        self.write_u64(number as u64);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0 ^ self.0 >> 32 // The low bits of a product know little of the number; tables take these too.
-    }
+/// The low bits of a product know little of the number; tables take these too.
+#[inline]
+fn fold(hash: u64) -> u64 {
+    hash ^ hash >> 32
 }
 
 #[cfg(test)]
@@ -131,7 +123,21 @@ mod tests {
 
     fn keys() -> Vec<Key> {
         let numbers = (0..4096).map(Key::from);
-        numbers.chain((0..4096).map(|number| Key::from(&*format!("layer{number}_weight")))).collect()
+        let short = (0..4096).map(|number| Key::from(&*format!("{number:x}")));
+        numbers.chain(short).chain((0..4096).map(|number| Key::from(&*format!("layer{number}_weight")))).collect()
+    }
+
+    #[test]
+    fn every_byte_of_a_name_counts_wherever_it_stands() {
+        for length in 0..40 {
+            let name = "n".repeat(length);
+            let mut seen = HashSet::from([hash_of(&Key::from(&*name))]);
+            for at in 0..length {
+                let other: String = name.char_indices().map(|(place, letter)| if place == at { 'x' } else { letter }).collect();
+                assert!(seen.insert(hash_of(&Key::from(&*other))), "{other}");
+            }
+            assert!(seen.insert(hash_of(&Key::from(&*format!("{name}n")))), "one more than {length}");
+        }
     }
 
     #[test]

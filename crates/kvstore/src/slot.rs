@@ -62,6 +62,16 @@ impl Slot {
         }
     }
 
+    /// Refuses to be pulled by rows where it was not initialised with any.
+    pub(crate) fn has_rows(&self, operation: &str) -> Result<(), Error> {
+        if self.spec.sparse {
+            return Ok(());
+        }
+        let key = &self.spec.key;
+        let detail = format!("{operation}: key {key} was not initialised with a row-sparse value\nhint: `pull` gets all of it");
+        Err(Error::Configuration { detail })
+    }
+
     /// Applies the values of one push, checked before.
     pub(crate) fn push(&self, values: &[Value<'_>], how: How) -> Result<(), Error> {
         let spec = &self.spec;
@@ -78,6 +88,9 @@ impl Slot {
                 key.push(spec, rule, gradient)
             }
             Held::Table(table) => {
+                if let ([Value::Dense(dense)], None) = (values, how.compression) {
+                    return table.push_whole(dense.bytes(), how.priority, how.by);
+                }
                 let gradient = Gradient::sum(spec, values);
                 match how.compression {
                     Some(Compression { quantizer, .. }) => {

@@ -84,7 +84,18 @@ impl<'a> DenseMut<'a> {
     }
 }
 
+#[inline]
 fn check_bytes(dtype: DType, shape: &[usize], found: usize) -> Result<(), Error> {
+    let elements = shape.iter().try_fold(1usize, |elements, extent| elements.checked_mul(*extent));
+    match elements.and_then(|elements| elements.checked_mul(dtype.size())) {
+        Some(expected) if expected == found && expected > 0 => Ok(()),
+        _ => check_bytes_closely(dtype, shape, found),
+    }
+}
+
+/// Whatever is not as it usually is: nothing at all, too much, too little.
+#[cold]
+fn check_bytes_closely(dtype: DType, shape: &[usize], found: usize) -> Result<(), Error> {
     let refused = |detail: String| Err(Error::ShapeMismatch { operation: "an array".into(), detail });
     match Shape::elements_of(shape).map(|elements| elements * dtype.size()) {
         Ok(expected) if expected == found => Ok(()),
@@ -251,11 +262,19 @@ impl KeySpec {
     }
 
     /// Refuses arrays of another dtype or shape.
+    #[inline]
     pub(crate) fn check(&self, operation: &str, dtype: DType, shape: &[usize]) -> Result<(), Error> {
-        if dtype == self.dtype && shape == self.shape.dims() {
+        let dims = self.shape.dims();
+        // Extent by extent: a call that compares memory costs more than the few there are.
+        if dtype == self.dtype && shape.len() == dims.len() && shape.iter().zip(dims).all(|(given, own)| given == own) {
             return Ok(());
         }
+        Err(self.refusal(operation, dtype, shape))
+    }
+
+    #[cold]
+    fn refusal(&self, operation: &str, dtype: DType, shape: &[usize]) -> Error {
         let detail = format!("key {} is {} of shape {:?}, given was {dtype} of shape {shape:?}", self.key, self.dtype, self.shape.dims());
-        Err(Error::ShapeMismatch { operation: operation.into(), detail })
+        Error::ShapeMismatch { operation: operation.into(), detail }
     }
 }

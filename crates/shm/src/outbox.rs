@@ -186,6 +186,16 @@ impl Outbox {
         moment();
     }
 
+    /// Counts add `sequence`, which went into the table without standing here, as published and applied. Only its owner does, one thread at a time.
+    #[inline]
+    pub fn pass(&self, sequence: u64) {
+        // In this order nobody ever finds an add that is published, not applied, and not here.
+        self.words.applier.applied.set(sequence);
+        moment();
+        self.words.owner.published.set(sequence);
+        moment();
+    }
+
     /// Who looks after the outbox of a dead owner: 0 is nobody, otherwise a rank plus one.
     pub fn rescuer(&self) -> &AtomicWord {
         &self.words.rescuer
@@ -376,14 +386,10 @@ impl Post {
         true
     }
 
-    /// Counts add `sequence`, which went into the table without standing here, as published and applied.
+    /// [`Outbox::pass`], by its owner.
     #[inline]
     pub fn pass(&mut self, sequence: u64) {
-        // In this order nobody ever finds an add that is published, not applied, and not here.
-        self.outbox.words.applier.applied.set(sequence);
-        moment();
-        self.outbox.words.owner.published.set(sequence);
-        moment();
+        self.outbox.pass(sequence);
     }
 
     /// Forgets the staged add.

@@ -114,6 +114,30 @@ impl KvStore {
         Ok(self.store.row_sparse_pull_new(&key.into(), ids, self.by())?)
     }
 
+    /// Pushes one row for each id as they come: any order, and those of an id that stands twice are added.
+    ///
+    /// ```
+    /// use syncline::DType;
+    /// use syncline::kvstore::{Dense, DenseMut, KvStore, Optimizer, RowSparse};
+    ///
+    /// let store = KvStore::local("local")?;
+    /// store.init("embeddings", &RowSparse::empty(DType::F32, &[1000, 2])?)?;
+    /// store.set_optimizer(Optimizer::create("sgd", &[("learning_rate", (-1.0).into())])?)?; // adds what is pushed
+    /// store.push_rows("embeddings", &[7, 3, 7], Dense::of(&[3, 2], &[1.0f32, 2.0, 3.0, 4.0, 10.0, 20.0])?)?;
+    /// let mut rows = [0.0f32; 6];
+    /// store.pull_rows("embeddings", &[3, 7, 3], DenseMut::of(&[3, 2], &mut rows)?)?;
+    /// assert_eq!(rows, [3.0, 4.0, 11.0, 22.0, 3.0, 4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn push_rows(&self, key: impl Into<Key>, ids: &[i64], rows: Dense<'_>) -> Result<(), Error> {
+        Ok(self.store.push_rows(&key.into(), ids, rows, self.by())?)
+    }
+
+    /// Rows into an array of the caller's, one for each id in their order, of a key that was initialised with rows.
+    pub fn pull_rows(&self, key: impl Into<Key>, ids: &[i64], out: DenseMut<'_>) -> Result<(), Error> {
+        Ok(self.store.pull_rows(&key.into(), ids, out, self.by())?)
+    }
+
     /// Pushes in the background; a larger priority goes first. The value is copied.
     pub fn push_async<'v>(&self, key: impl Into<Key>, value: impl Into<Value<'v>>, priority: i32) -> Result<Pending<()>, Error> {
         Ok(self.store.push_async(&[Push { key: &key.into(), values: &[value.into()] }], priority, self.by())?)

@@ -81,23 +81,25 @@ impl Keys {
 /// The rows that are wanted for each output of one key, `count` of them: one list of ids for all, or one for each.
 pub(super) fn row_ids(object: &Bound<'_, PyAny>, count: usize) -> PyResult<Vec<Vec<i64>>> {
     let py = object.py();
-    let ids = |each: &Bound<'_, PyAny>| -> PyResult<Vec<i64>> {
-        let array = helpers(py)?.call_method1("row_ids", (each,))?;
-        Ok(super::values::contiguous(&array)?.ids().map(<[i64]>::to_vec).unwrap_or_default())
-    };
     let several = match listed(object) {
         Some(list) if !helpers(py)?.call_method1("is_sequence_of_numbers", (object,))?.extract::<bool>()? => Some(list),
         _ => None,
     };
     match several {
-        None => Ok(vec![ids(object)?; count.max(1)]),
-        Some(list) if list.len() == 1 => Ok(vec![ids(&list[0])?; count.max(1)]),
-        Some(list) if list.len() == count => list.iter().map(ids).collect(),
+        None => Ok(vec![one_list(object)?; count.max(1)]),
+        Some(list) if list.len() == 1 => Ok(vec![one_list(&list[0])?; count.max(1)]),
+        Some(list) if list.len() == count => list.iter().map(one_list).collect(),
         Some(list) => {
             let text = format!("row_sparse_pull: the number of row_ids doesn't match the number of values: {} and {count}", list.len());
             Err(errors::of_class(py, "ShapeMismatch", text))
         }
     }
+}
+
+/// One list of ids.
+pub(super) fn one_list(object: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
+    let array = helpers(object.py())?.call_method1("row_ids", (object,))?;
+    Ok(super::values::contiguous(&array)?.ids().map(<[i64]>::to_vec).unwrap_or_default())
 }
 
 /// Refuses what only a row-sparse output can take.

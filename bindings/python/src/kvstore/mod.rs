@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use syncline::kvstore::{Key, Kind, KvStore, Optimizer, Output, Pull, Push, RowPull, Value};
+use syncline::kvstore::{Dense, Key, Kind, KvStore, Optimizer, Output, Pull, Push, RowPull, Value};
 use syncline::{Config, Deadline, Error};
 
-use crate::optimizer::{optimizer_from, python_key, python_options};
+use crate::optimizer::{key_from, optimizer_from, python_key, python_options};
 use crate::parental::Parental;
 use crate::tables::call_site;
 use crate::{errors, interrupt, job};
-use arguments::{Keys, needs_rows, row_ids};
+use arguments::{Keys, needs_rows, one_list, row_ids};
 use future::Coming;
 pub(crate) use future::StoreFuture;
 use values::{Item, Target, array_of, python_rows};
@@ -226,6 +226,45 @@ impl Store {
             self.call(py, "row_sparse_pull", |store, by| store.raw().row_sparse_pull(&mut pulls, by))?;
         }
         finish(targets, true)?;
+        Ok(out.clone())
+    }
+
+    /// Pushes one row for each id as they come: in any order, and those of an id that stands twice are added.
+    fn push_rows(&self, key: &Bound<'_, PyAny>, row_ids: &Bound<'_, PyAny>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, key) = (key.py(), key_from(key)?);
+        let ids = one_list(row_ids)?;
+        let Item::Dense { lent, dtype, shape } = Item::of(rows)? else {
+            return Err(errors::of_class(py, "DTypeMismatch", "push_rows: the rows are an array\nhint: push() takes a RowSparse"));
+        };
+        self.call(py, "push_rows", |store, by| store.raw().push_rows(&key, &ids, Dense::new(dtype, &shape, lent.bytes())?, by))
+    }
+
+    /// One row for each id, in their order, into `out` or a new array.
+    #[pyo3(signature = (key, row_ids, out = None))]
+    fn pull_rows<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        row_ids: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, key) = (key.py(), key_from(key)?);
+        let ids = one_list(row_ids)?;
+        let Some(out) = out else {
+            let rows = self.call(py, "pull_rows", |store, by| store.raw().pull_rows_new(&key, &ids, by))?;
+            return array_of(py, rows);
+        };
+        let mut target = Target::of(out)?;
+        {
+            let Output::Dense(dense) = target.output() else {
+                return Err(errors::of_class(
+                    py,
+                    "DTypeMismatch",
+                    "pull_rows: the output is an array\nhint: row_sparse_pull() fills a RowSparse",
+                ));
+            };
+            self.call(py, "pull_rows", |store, by| store.raw().pull_rows(&key, &ids, dense, by))?;
+        }
+        finish(vec![vec![target]], false)?;
         Ok(out.clone())
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use syncline_cluster::{Deadline, Error};
 use syncline_optimizer::Key;
-use syncline_tensor::Tensor;
+use syncline_tensor::{DType, Shape, Tensor, TensorError};
 
 use super::{Home, KvStore, Pull, Push, RowPull, Shared, is_name};
 use crate::RowSparse;
@@ -13,7 +13,7 @@ use crate::compression::{self, Compression};
 use crate::memory::{MemoryKey, not_updating};
 use crate::row_sparse::check_rows;
 use crate::slot::{Held, How, Slot};
-use crate::value::{KeySpec, Output, Value};
+use crate::value::{Dense, DenseMut, KeySpec, Output, Value};
 
 /// The values of one key, those of repeated keys together.
 pub(super) type Group<'a> = (Arc<Slot>, std::borrow::Cow<'a, [Value<'a>]>);
@@ -153,6 +153,57 @@ impl KvStore {
         Ok(())
     }
 
+    /// Pushes rows as they come: `rows` has one for each id, in any order; those of an id that stands twice are added. The same as a push of a row-sparse array
+    /// of them, without making one: nothing is sorted or copied on the way to the table.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push); `ShapeMismatch` for an array that is not one row for each id, `UnknownKey` for an id that is no row.
+    pub fn push_rows(&self, key: &Key, ids: &[i64], rows: Dense<'_>, by: Deadline) -> Result<(), Error> {
+        const WHAT: &str = "push_rows";
+        not_updating(WHAT)?;
+        let shared = &self.shared;
+        let slot = shared.checked_rows_of(WHAT, key, ids, rows.dtype(), rows.shape())?;
+        let how = shared.how(None, by);
+        if how.compression.is_none()
+            && slot.spec.sparse
+            && let Held::Table(table) = &slot.held
+        {
+            slot.ready_to_push(WHAT)?;
+            shared.queue.pass(&slot.line, WHAT, by)?;
+            return table.push_rows(ids, rows.bytes(), None, by);
+        }
+        let rows = RowSparse::new(slot.spec.dtype, slot.spec.shape.dims(), ids.to_vec(), rows.bytes().to_vec())?;
+        self.push(&[Push { key, values: &[Value::RowSparse(&rows)] }], by)
+    }
+
+    /// Copies rows into `out`, one for each id in the order of `ids`, in which one may stand more than once. Only keys that were initialised with rows have them.
+    ///
+    /// # Errors
+    /// As [`push_rows`](Self::push_rows), and `Configuration` for a key without rows.
+    pub fn pull_rows(&self, key: &Key, ids: &[i64], mut out: DenseMut<'_>, by: Deadline) -> Result<(), Error> {
+        const WHAT: &str = "pull_rows";
+        not_updating(WHAT)?;
+        let slot = self.shared.checked_rows_of(WHAT, key, ids, out.dtype(), out.shape())?;
+        slot.has_rows(WHAT)?;
+        self.shared.before_pull(slot, by)?;
+        slot.pull_rows(ids, out.bytes(), self.shared.how(None, by))
+    }
+
+    /// A new array with one row for each id, as [`pull_rows`](Self::pull_rows) fills it.
+    pub fn pull_rows_new(&self, key: &Key, ids: &[i64], by: Deadline) -> Result<Tensor, Error> {
+        const WHAT: &str = "pull_rows";
+        not_updating(WHAT)?;
+        let slot = self.shared.slot(WHAT, key)?;
+        slot.has_rows(WHAT)?;
+        check_rows(|| format!("{WHAT}: key {key}"), ids, slot.spec.rows())?;
+        let shape: Vec<usize> = std::iter::once(ids.len()).chain(slot.spec.shape.dims().iter().skip(1).copied()).collect();
+        let refused = |error: TensorError| Error::ShapeMismatch { operation: WHAT.into(), detail: format!("key {key}: {error}") };
+        let mut rows = Tensor::zeros(slot.spec.dtype, Shape::new(&shape).map_err(refused)?);
+        self.shared.before_pull(slot, by)?;
+        slot.pull_rows(ids, rows.bytes_mut(), self.shared.how(None, by))?;
+        Ok(rows)
+    }
+
     /// A new row-sparse array with the rows asked for.
     pub fn row_sparse_pull_new(&self, key: &Key, ids: &[i64], by: Deadline) -> Result<RowSparse, Error> {
         const WHAT: &str = "row_sparse_pull";
@@ -196,6 +247,7 @@ impl Shared {
     }
 
     /// The key of a push, with everything about it checked.
+    #[inline]
     fn checked_push(&self, operation: &str, push: &Push<'_>, compression: Option<Compression>) -> Result<&Arc<Slot>, Error> {
         let slot = self.slot(operation, push.key)?;
         for value in push.values {
@@ -235,6 +287,7 @@ impl Shared {
     }
 
     /// The key of a pull, with all its outputs checked.
+    #[inline]
     fn checked_pull(&self, operation: &str, pull: &Pull<'_, '_>, ignore_sparse: bool) -> Result<&Arc<Slot>, Error> {
         let slot = self.slot(operation, pull.key)?;
         for output in pull.outputs.iter() {
@@ -255,10 +308,7 @@ impl Shared {
     /// The key, and its rows in order.
     pub(super) fn checked_rows(&self, operation: &str, key: &Key, ids: &[i64]) -> Result<(Arc<Slot>, Vec<i64>), Error> {
         let slot = self.slot(operation, key)?;
-        if !slot.spec.sparse {
-            let detail = format!("{operation}: key {key} was not initialised with a row-sparse value\nhint: `pull` gets all of it");
-            return Err(Error::Configuration { detail });
-        }
+        slot.has_rows(operation)?;
         check_rows(|| format!("{operation}: key {key}"), ids, slot.spec.rows())?;
         let mut ids = ids.to_vec();
         ids.sort_unstable();
@@ -266,21 +316,41 @@ impl Shared {
         Ok((Arc::clone(slot), ids))
     }
 
+    /// The key, of which there are rows with these ids, that look like those of an array with this dtype and shape.
+    fn checked_rows_of(&self, operation: &str, key: &Key, ids: &[i64], dtype: DType, shape: &[usize]) -> Result<&Arc<Slot>, Error> {
+        let slot = self.slot(operation, key)?;
+        let (spec, wanted) = (&slot.spec, slot.spec.shape.dims());
+        let fits = matches!((shape, wanted), ([rows, row @ ..], [_, of_key @ ..]) if *rows == ids.len() && row == of_key);
+        if !fits || dtype != spec.dtype {
+            let detail =
+                format!("key {key} is {} of shape {wanted:?}, given was {dtype} of shape {shape:?} for {} rows", spec.dtype, ids.len());
+            return Err(Error::ShapeMismatch { operation: operation.into(), detail });
+        }
+        check_rows(|| format!("{operation}: key {key}"), ids, spec.rows())?;
+        Ok(slot)
+    }
+
     /// The values of one push, checked before, after all that is queued for their key.
+    #[inline]
     fn push(&self, slot: &Slot, values: &[Value<'_>], how: How) -> Result<(), Error> {
         self.queue.pass(&slot.line, "push", how.by)?;
         slot.push(values, how)
     }
 
     /// What must have happened before a key is read.
+    #[inline]
     fn before_pull(&self, slot: &Slot, by: Deadline) -> Result<(), Error> {
         self.queue.pass(&slot.line, "pull", by)?;
         slot.take_trouble()
     }
 
+    #[inline]
     fn pull(&self, slot: &Slot, outputs: &mut [Output<'_>], ignore_sparse: bool, by: Deadline) -> Result<(), Error> {
         self.before_pull(slot, by)?;
         let how = self.how(None, by);
+        if let [Output::Dense(dense)] = outputs {
+            return slot.pull(dense.bytes(), how);
+        }
         let first = outputs.iter().position(|output| matches!(output, Output::Dense(_)));
         if let Some(first) = first {
             let (head, rest) = outputs[first..].split_first_mut().expect("it is there");

@@ -120,11 +120,13 @@ impl Step {
     ///
     /// # Errors
     /// A dtype, length or number of states that does not fit, or missing norms; then nothing has changed.
+    #[inline]
     pub fn apply(&self, block: Block<'_, '_>) -> Result<(), OptimizerError> {
         self.apply_at(simd_level(), block)
     }
 
     /// [`apply`](Self::apply) at a given level of instructions: the bits are the same.
+    #[inline]
     pub fn apply_at(&self, level: SimdLevel, block: Block<'_, '_>) -> Result<(), OptimizerError> {
         let count = self.check(&block)?;
         self.check_len("the gradient", count * block.grad_dtype.size(), block.grad.len())?;
@@ -135,6 +137,7 @@ impl Step {
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
+    #[inline]
     pub fn apply_from(&self, old: &[u8], block: Block<'_, '_>, mut also: Option<Also<'_>>) -> Result<(), OptimizerError> {
         let (level, count) = (simd_level(), self.check(&block)?);
         self.check_len("the gradient", count * block.grad_dtype.size(), block.grad.len())?;
@@ -264,6 +267,7 @@ impl Step {
     }
 
     /// How many numbers the block has, if everything but its gradient fits.
+    #[inline]
     fn check(&self, block: &Block<'_, '_>) -> Result<usize, OptimizerError> {
         let wide = wide(self.name, block.dtype)?;
         if block.grad_dtype != block.dtype && block.grad_dtype != wide {
@@ -286,6 +290,7 @@ impl Step {
         Ok(count)
     }
 
+    #[inline]
     fn check_len(&self, what: &str, expected: usize, found: usize) -> Result<(), OptimizerError> {
         if found == expected { Ok(()) } else { Err(OptimizerError::Length { what: what.to_owned(), expected, found }) }
     }

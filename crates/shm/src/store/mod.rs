@@ -38,6 +38,8 @@ pub struct Store {
     layout: Layout,
     /// Where stripes have a power of two of elements, its logarithm: rows by the thousand are found by it.
     shift: Option<u32>,
+    /// As the layout says; divided once and not at every look.
+    stripe_count: usize,
     header: Shared<Header>,
     records: Vec<Shared<Record>>,
     parts: Vec<Shared<Part>>,
@@ -80,6 +82,7 @@ impl Store {
             lanes: (0..layout.lanes.len()).map(|lane| at(layout.lane_at(lane))).collect(),
             base,
             shift: layout.stripe.is_power_of_two().then(|| layout.stripe.trailing_zeros()),
+            stripe_count: layout.stripes(),
             layout,
             segment,
         }
@@ -130,7 +133,7 @@ impl Store {
     /// The words of stripe `index`.
     #[inline]
     pub fn stripe(&self, index: usize) -> &Stripe {
-        assert!(index < self.layout.stripes(), "stripe {index} exists");
+        assert!(index < self.stripe_count, "stripe {index} exists");
         // SAFETY: `index` was just checked, the layout reserves that many stripes in the mapping, aligned to 64 because
         // they begin on a page, and a `Stripe` is nothing but atomics.
         unsafe { self.stripes.add(index).as_ref() }

@@ -7,6 +7,7 @@ mod mortal;
 mod nightly;
 mod quirks;
 mod resume;
+mod rows;
 
 use syncline::kvstore::{RowSparse, Tensor};
 use syncline::{Element, Error};

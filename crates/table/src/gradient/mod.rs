@@ -1,6 +1,7 @@
 //! Tables whose adds are gradients: a rule, shared by a family of tables, says what becomes of them.
 #![doc = include_str!("README.md")]
 
+mod alone;
 mod counts;
 mod norms;
 mod renewing;

@@ -47,21 +47,34 @@ impl Gradient {
         }
     }
 
-    /// The step of an async add of these rows, which is counted now. None, and not counted, if it cannot do without an entry: where norms are to be
+    /// Counts an async add of these rows and calls `make` with its step. False, and not counted, if it cannot do without an entry: where norms are to be
     /// measured, or rows to be changed that it does not have.
-    pub(crate) fn resolve_now(&self, count: &AtomicWord, rows: Selection<'_>) -> Result<Option<Arc<Resolved>>, Error> {
+    ///
+    /// A step that is the same every time is lent and not handed out, as small adds are quicker than counting its users. So no add is resolved inside of `make`.
+    #[inline]
+    pub(crate) fn with_step_now(
+        &self,
+        count: &AtomicWord,
+        rows: Selection<'_>,
+        make: impl FnOnce(&Resolved) -> Result<(), Error>,
+    ) -> Result<bool, Error> {
         let whole = matches!(rows, Selection::All);
         let newest = self.board.newest();
-        if let Some(steady) = self.steady().as_ref().filter(|steady| steady.number == newest) {
+        let steady = self.steady();
+        if let Some(steady) = steady.as_ref().filter(|steady| steady.number == newest) {
             let resolved = if whole { &steady.whole } else { &steady.rows };
             if !whole && !resolved.is_lazy() {
-                return Ok(None);
+                return Ok(false);
             }
             if resolved.step.is_none() || Count(count).next(newest.chapter).is_some() {
-                return Ok(Some(Arc::clone(resolved)));
+                return make(resolved).map(|()| true);
             }
         }
-        self.resolve_anew(count, whole)
+        drop(steady);
+        match self.resolve_anew(count, whole)? {
+            Some(resolved) => make(&resolved).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     fn resolve_anew(&self, count: &AtomicWord, whole: bool) -> Result<Option<Arc<Resolved>>, Error> {

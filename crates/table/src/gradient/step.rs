@@ -1,4 +1,4 @@
-//! Steps of async adds, one after the other: through the outbox, directly, or in place where nobody else is.
+//! Steps of async adds, one after the other: through the outbox, or directly.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::counts::Stamp;
 use super::sums::{Numbers, Room, Sum};
 use super::{Gradient, Resolved, Rule};
 use crate::AddOptions;
-use crate::share::{Add, Emit, LocalShare, Selection};
+use crate::share::{Add, Emit, LocalShare};
 
 impl LocalShare {
     pub(crate) fn gradient(&self) -> &Gradient {
@@ -67,67 +67,7 @@ impl LocalShare {
         progress: Progress<'_>,
     ) -> Result<(), Error> {
         let late = self.begin_states(hold, resolved)?;
-        self.step_block(hold, elements, late.as_ref().unwrap_or(resolved), (self.dtype, delta), progress, worker, None);
-        Ok(())
-    }
-
-    /// Steps in place where nobody could inherit or read half of it: a world of one. False when it needs more than one pass.
-    pub(crate) fn step_alone(&self, rows: Selection<'_>, delta: &[u8], by: Deadline) -> Result<bool, Error> {
-        let gradient = self.gradient();
-        let once = match rows {
-            Selection::All => true,
-            Selection::Rows(ids) => ids.windows(2).all(|pair| pair[0] < pair[1]),
-        };
-        if !once || self.has_unapplied(0) || self.store.header().epoch().get() != 0 {
-            return Ok(false);
-        }
-        self.enter("add")?;
-        if let Selection::Rows(ids) = rows {
-            self.check_rows("add", ids)?;
-        }
-        let Some(resolved) = gradient.resolve_now(self.store.header().count(), rows)? else { return Ok(false) };
-        let mut post = self.post(0)?;
-        let mut hand = self.hand();
-        match rows {
-            Selection::All => self.step_in_place(&mut hand, &resolved, 0..self.store.layout().elements, delta, by)?,
-            Selection::Rows(ids) => {
-                const AHEAD: usize = 8;
-                let elements = |id: i64| {
-                    let first = (id as u64 - self.place.rows.start) * self.cols;
-                    first..first + self.cols
-                };
-                let row_bytes = self.cols as usize * self.dtype.size();
-                for (index, id) in ids.iter().enumerate() {
-                    if let Some(ahead) = ids.get(index + AHEAD) {
-                        resolved.rule.touched.iter().for_each(|lane| self.store.prefetch(*lane, elements(*ahead), true));
-                    }
-                    self.step_in_place(&mut hand, &resolved, elements(*id), &delta[index * row_bytes..][..row_bytes], by)?;
-                }
-            }
-        }
-        post.pass(self.outboxes[0].published() + 1); // Others of its adds may go through the outbox.
-        Ok(true)
-    }
-
-    fn step_in_place(&self, hand: &mut Hand, resolved: &Resolved, elements: Range<u64>, delta: &[u8], by: Deadline) -> Result<(), Error> {
-        let mut at = elements.start;
-        while at < elements.end {
-            let index = self.store.stripe_of(at);
-            let end = self.store.elements_of(index).end.min(elements.end);
-            let bytes = |element: u64| (element - elements.start) as usize * self.dtype.size();
-            let grad = &delta[bytes(at)..bytes(end)];
-            let mut hold = self.take(hand, index, by)?;
-            self.begin_states(&mut hold, resolved)?;
-            match &resolved.step {
-                None => hold.contents_mut(0, at..end).copy_from_slice(grad),
-                Some(step) => hold.change_in_place(at..end, &resolved.rule.touched, |weight, states| {
-                    let place = self.place.rows.start * self.cols + at;
-                    let done = step.apply(Block { dtype: self.dtype, at: place, weight, grad_dtype: self.dtype, grad, states });
-                    assert!(done.is_ok(), "a step on {}: {done:?}", self.dtype);
-                }),
-            }
-            at = end;
-        }
+        self.step_block(hold, elements, late.as_deref().unwrap_or(resolved), (self.dtype, delta), progress, worker, None);
         Ok(())
     }
 
@@ -157,7 +97,7 @@ impl LocalShare {
             passed += (at - elements.start) * element;
             let mut hold = self.take(hand, index, by)?;
             let late = self.begin_states(&mut hold, resolved)?;
-            let resolved = late.as_ref().unwrap_or(resolved);
+            let resolved = late.as_deref().unwrap_or(resolved);
             let block = if resolved.rule.touched.len() == 1 { self.block_of_values } else { self.block };
             while at < elements.end {
                 let end = (at + block).min(elements.end);
@@ -174,33 +114,40 @@ impl LocalShare {
         Ok(())
     }
 
-    /// The rows of an add, which stand sorted, repeated ones together.
+    /// The rows of an add, which stand sorted, repeated ones together. As with whole shares each worker begins elsewhere: two that went
+    /// through the same stripes side by side would take each one's words out of the other's cache.
     fn step_rows(&self, hand: &mut Hand, add: &Add<'_>, resolved: &Resolved, by: Deadline) -> Result<(), Error> {
         const AHEAD: usize = 8;
         let (ids, places) = (add.ids().unwrap_or_default(), add.places());
         let size = self.dtype.size();
         let row_bytes = self.cols as usize * size;
         let first_of = |id: i64| (id as u64 - self.place.rows.start) * self.cols;
+        let start = self.store.elements_of(self.first_stripe(add.worker)).start;
+        let split = ids.partition_point(|id| first_of(*id) < start);
+        // The row that comes so late, counted from the first one that this worker begins with.
+        let at = |row: usize| if row < ids.len() - split { split + row } else { split + row - ids.len() };
         let before = add.outbox.progress(add.entry.sequence) as usize;
         let mut row = before.checked_div(row_bytes).unwrap_or(ids.len());
         let mut inside = (before % row_bytes.max(1) / size) as u64;
         let sum = self.sum(std::slice::from_ref(add));
         let mut room = Room::default();
         while row < ids.len() {
-            let index = self.store.stripe_of(first_of(ids[row]) + inside);
+            let index = self.store.stripe_of(first_of(ids[at(row)]) + inside);
             let mut hold = self.take(hand, index, by)?;
-            let late = self.begin_states(&mut hold, resolved)?.map(Resolved::of_rows);
+            let late = self.begin_states(&mut hold, resolved)?.map(|late| late.of_rows());
             let resolved = late.as_ref().unwrap_or(resolved);
             let limit = self.store.elements_of(index).end;
-            while row < ids.len() && self.store.stripe_of(first_of(ids[row]) + inside) == index {
-                if let Some(ahead) = ids.get(row + AHEAD) {
-                    let first = first_of(*ahead);
+            while row < ids.len() && self.store.stripe_of(first_of(ids[at(row)]) + inside) == index {
+                let here = at(row);
+                if row + AHEAD < ids.len() {
+                    let first = first_of(ids[at(row + AHEAD)]);
                     resolved.rule.touched.iter().for_each(|lane| self.store.prefetch(*lane, first..first + self.cols, true));
+                    add.ask_for(places[at(row + AHEAD)] as usize, row_bytes); // Sorted ids are rows from all over the delta.
                 }
-                let first = first_of(ids[row]);
-                let same = ids[row..].iter().take_while(|id| **id == ids[row]).count();
+                let first = first_of(ids[here]);
+                let same = ids[here..].iter().take_while(|id| **id == ids[here]).count();
                 let piece = first + inside..(first + inside + self.block).min(first + self.cols).min(limit);
-                let parts = places[row..row + same].iter().map(|place| sum.piece(add, *place, first, piece.clone()));
+                let parts = places[here..here + same].iter().map(|place| sum.piece(add, *place, first, piece.clone()));
                 let grad = room.sum_of(self.dtype, parts);
                 let done = piece.end == first + self.cols;
                 let passed = if done { (row + same) * row_bytes } else { row * row_bytes + (piece.end - first) as usize * size };
@@ -222,8 +169,8 @@ impl LocalShare {
     }
 
     /// Makes the stripe's states those of the rule's generation. Where a newer one has begun, what to do instead.
-    #[inline]
-    pub(crate) fn begin_states(&self, hold: &mut Hold<'_>, resolved: &Resolved) -> Result<Option<Resolved>, Error> {
+    #[inline(always)] // Nearly always there is nothing to do, and the answer is larger than the question.
+    pub(crate) fn begin_states(&self, hold: &mut Hold<'_>, resolved: &Resolved) -> Result<Option<Box<Resolved>>, Error> {
         let found = hold.generation();
         if found >> 40 == u64::from(resolved.rule.generation()) || resolved.step.is_none() {
             return Ok(None);
@@ -232,10 +179,10 @@ impl LocalShare {
     }
 
     #[cold]
-    fn begin_states_anew(&self, hold: &mut Hold<'_>, resolved: &Resolved, found: Number) -> Result<Option<Resolved>, Error> {
+    fn begin_states_anew(&self, hold: &mut Hold<'_>, resolved: &Resolved, found: Number) -> Result<Option<Box<Resolved>>, Error> {
         let rule = &resolved.rule;
         if found.chapter > rule.generation() {
-            return self.gradient().resolve_late(found.page).map(Some);
+            return self.gradient().resolve_late(found.page).map(|late| Some(Box::new(late)));
         }
         self.take_memory(rule)?;
         self.start_states(hold, rule);

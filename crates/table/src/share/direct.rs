@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use syncline_cluster::{Deadline, Error};
 use syncline_shm::outbox::Outbox;
-use syncline_shm::store::Progress;
+use syncline_shm::store::{Hold, Progress};
 
 use super::apply::Author;
 use super::{LocalShare, Selection};
@@ -72,13 +72,33 @@ impl LocalShare {
             return Ok(false);
         }
         self.enter("add")?;
-        let step = match &self.gradient {
-            Some(gradient) => match gradient.resolve_now(self.store.header().count(), rows)? {
-                Some(step) => Some(step),
-                None => return Ok(false),
-            },
-            None => None,
-        };
+        match &self.gradient {
+            Some(gradient) => gradient.with_step_now(self.store.header().count(), rows, |step| {
+                self.change_directly(worker, sequence, elements, delta.len(), by, |hold, elements, progress| {
+                    self.step_directly(hold, elements, step, worker, delta, progress)
+                })
+            }),
+            None => {
+                self.change_directly(worker, sequence, elements, delta.len(), by, |hold, elements, progress| {
+                    self.change_block(hold, elements, Author { worker, options }, delta, progress, None);
+                    Ok(())
+                })?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// One change of elements in one stripe, which is all of an add.
+    #[inline]
+    fn change_directly(
+        &self,
+        worker: u32,
+        sequence: u64,
+        elements: Range<u64>,
+        bytes: usize,
+        by: Deadline,
+        change: impl FnOnce(&mut Hold<'_>, Range<u64>, Progress<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut post = self.post(worker)?;
         let mut hand = self.hand();
         let index = self.store.stripe_of(elements.start);
@@ -86,15 +106,11 @@ impl LocalShare {
             self.turns.met(sequence);
         }
         let mut hold = self.take(&mut hand, index, by)?;
-        let value = Outbox::progress_value(sequence, delta.len() as u64);
-        let progress = Progress::Outbox { worker, word: self.outboxes[worker as usize].progress_word(), value };
-        match &step {
-            Some(step) => self.step_directly(&mut hold, elements, step, worker, delta, progress)?,
-            None => self.change_block(&mut hold, elements, Author { worker, options }, delta, progress, None),
-        }
+        let value = Outbox::progress_value(sequence, bytes as u64);
+        change(&mut hold, elements, Progress::Outbox { worker, word: self.outboxes[worker as usize].progress_word(), value })?;
         drop(hold);
         post.pass(sequence);
-        Ok(true)
+        Ok(())
     }
 
     /// The elements that an add changes, if they are few and lie in one stripe.

@@ -268,7 +268,7 @@ impl LocalShare {
 
     /// Writes ids in ascending order, and then for each of them which row of the delta it means. Rounds go through the
     /// rows stripe by stripe; repeated ids keep their order.
-    fn in_order(&self, ids: &[i64], room: &mut [i64]) {
+    pub(crate) fn in_order(&self, ids: &[i64], room: &mut [i64]) {
         let (sorted, places) = room.split_at_mut(ids.len());
         let start = self.place.rows.start as i64;
         if self.place.rows.end - self.place.rows.start < 1 << 31 && ids.len() < 1 << 32 {

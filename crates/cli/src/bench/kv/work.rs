@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use syncline::kvstore::{Dense, DenseMut, Key, KvStore, Optimizer, Output, Pull, Push, RowPull, RowSparse, Tensor, Value};
+use syncline::kvstore::{Dense, DenseMut, Key, KvStore, Optimizer, Output, Pull, Push, RowSparse, Tensor, Value};
 use syncline::{DType, Deadline, Error, ReduceOp, Session};
 
 use crate::bench::samples::Samples;
@@ -39,8 +39,8 @@ pub(crate) struct KeyWorker<'s> {
     shape: Vec<usize>,
     gradient: Vec<f32>,
     fetched: Vec<f32>,
-    /// Which rows, the gradient of them, and what was fetched.
-    rows: Option<(RandomRows, RowSparse, RowSparse)>,
+    /// Which rows.
+    rows: Option<RandomRows>,
     pushes: u64,
 }
 
@@ -55,16 +55,13 @@ impl<'s> KeyWorker<'s> {
         let key = Key::from("values");
         let (shape, moved, rows) = match scene.load {
             Load::Dense { bytes } => (vec![bytes / 4], bytes / 4, None),
-            Load::Rows { rows, cols, batch } => {
-                let none = RowSparse::empty(DType::F32, &[rows, cols])?;
-                (vec![rows, cols], batch * cols, Some((RandomRows::new(session.rank(), rows, batch, false), none.clone(), none)))
-            }
+            Load::Rows { rows, cols, batch } => (vec![rows, cols], batch * cols, Some(RandomRows::new(session.rank(), rows, batch, false))),
         };
         match &rows {
             None => {
                 store.init("values", &Tensor::zeros(DType::F32, syncline::kvstore::Shape::new(&shape).expect("a size that was checked")))?
             }
-            Some((_, _, empty)) => store.init("values", empty)?,
+            Some(_) => store.init("values", &RowSparse::empty(DType::F32, &shape)?)?,
         }
         let optimizer = match scene.optimizer.as_str() {
             "add" => Optimizer::create("sgd", &[("learning_rate", (-1.0).into())]),
@@ -75,7 +72,7 @@ impl<'s> KeyWorker<'s> {
             store.set_optimizer(optimizer)?;
         }
         session.barrier()?;
-        let fetched = if rows.is_some() { Vec::new() } else { vec![1.0; moved] };
+        let fetched = vec![1.0; moved];
         let worker = KeyWorker { session, store, key, scene, shape, gradient: vec![1.0; moved], fetched, rows, pushes: 0 };
         if let (Load::Rows { rows, .. }, Some(0)) = (worker.scene.load, session.worker_id()) {
             // As for a table: what was in use for a while has all its pages, and a few random rows would not have fetched them.
@@ -135,13 +132,12 @@ impl<'s> KeyWorker<'s> {
                 store.pull(&mut [Pull { key: &self.key, outputs: &mut [output] }], true, by)?;
                 Ok((before, Instant::now()))
             }
-            Some((random, rows, fetched)) => {
+            Some(random) => {
                 random.draw();
                 let before = Instant::now();
-                rows.assign(&random.drawn, &self.gradient)?;
-                store.push(&[Push { key: &self.key, values: &[Value::RowSparse(rows)] }], by)?;
-                let outputs = &mut [Output::RowSparse(fetched)];
-                store.row_sparse_pull(&mut [RowPull { key: &self.key, ids: rows.indices(), outputs }], by)?;
+                let shape = [random.drawn.len(), self.shape[1]];
+                store.push_rows(&self.key, &random.drawn, Dense::of(&shape, &self.gradient)?, by)?;
+                store.pull_rows(&self.key, &random.drawn, DenseMut::of(&shape, &mut self.fetched)?, by)?;
                 Ok((before, Instant::now()))
             }
         }
