@@ -107,6 +107,51 @@ subtest 'in the background' => sub {
     is($ran, 1, 'an updater in Perl runs in this thread, before the push returns');
     is($thread->pull('k')->sum, 4, 'and for its own pushes only');
 };
+# Every update of any key lowers the rate, so what a key has moved by tells how many came before it. Large pushes keep the background busy until all are queued; should it
+# be done with them too early, on a machine that stands still between two lines, the late key may go first, and it is tried again. First come, first served never has the first of the two answers.
+subtest 'the most urgent first' => sub {
+    # FTML, since an update takes several times as long as queueing it.
+    my $rule = sub { mx->optimizer->FTML(learning_rate => 1, lr_scheduler => mx->lr_scheduler->FactorScheduler(step => 1, factor => 0.5)) };
+    my $rate_after = sub {
+        my ($updates) = @_;
+        my $store = mx->kv->create;
+        $store->init($_, mx->nd->zeros([5])) for 'many', 'one';
+        $store->set_optimizer($rule->());
+        $store->push('many', mx->nd->ones([5])) for 1 .. $updates;
+        $store->push('one', mx->nd->ones([5]));
+        $store->pull('one', out => my $one = mx->nd->zeros([5]));
+        return $one->aspdl->at(0);
+    };
+    my ($first, $last) = map { $rate_after->($_) } 0, 10;
+    isnt($first, $last, 'the order can be seen');
+    my @large = map { "large$_" } 1 .. 6;
+    for my $costume (0, 1) {
+        my ($seen, $flipped);
+        for my $order ([-1, 5], [5, -1]) {
+            my ($one_is, $many_are) = @$order;
+            for my $try (1 .. 5) {
+                my $store = $costume ? mx->kv->create : Syncline::KVStore->create;
+                my $ones = sub { my $array = ones(float, @_); $costume ? mx->nd->array($array) : $array };
+                my @how = $costume ? () : (wait => 0);
+                my ($big, $small) = ($ones->(1 << 20), $ones->(5));
+                $store->init($_, $big) for @large;
+                $store->init($_, $ones->(5) * 0) for 'many', 'one';
+                $store->set_optimizer($rule->());
+                $store->push($_, $big, priority => 9, @how) for @large;
+                my @calls = ((map { ['many', $many_are] } 1 .. 10), ['one', $one_is]);
+                @calls = reverse @calls if $one_is < $many_are; # whoever has to go first comes last
+                $store->push($_->[0], $small, priority => $_->[1], @how) for @calls;
+                $store->pull('one', out => my $one = $ones->(5));
+                my $moved = ($costume ? $one->aspdl : $one)->at(0);
+                if ($one_is < $many_are) { $seen = $moved; last if $moved == $last }
+                else { $flipped = $moved; last if $moved == $first }
+            }
+        }
+        my $who = $costume ? 'AI::MXNet' : 'Syncline::KVStore';
+        is($seen, $last, "$who: queued first and least urgent, it comes after all others");
+        is($flipped, $first, "$who: queued last and most urgent, it comes before them");
+    }
+};
 subtest 'objects that are gone' => sub {
     my $store = Syncline::KVStore->create;
     $store->init('k', zeroes(float, 3));
