@@ -4,8 +4,9 @@
 
 Channels: one producer and one consumer process; small objects (64 bytes, a tuple, a dict) and NumPy arrays of 1 MB, beside
 ``multiprocessing.Queue`` and, where it is installed, ``faster-fifo`` without its calls for many items at once. Maps: 1000 trivial calls
-over 4 processes, beside ``ProcessPoolExecutor`` as it is and with our way to start processes. Each figure is the median of rounds that
-take turns, its spread beside it; the ratio is ours over theirs, larger is better. On a machine that does something else
+over 4 processes in a program of their own, which is small or has imported NumPy, beside ``ProcessPoolExecutor`` as it is (up to Python
+3.13 it forks the program) and with a server; the first map includes what is loaded and started for it. Each figure is the median of
+rounds that take turns, its spread beside it; the ratio is ours over theirs, larger is better. On a machine that does something else
 meanwhile only the ratios mean something, and those little.
 """
 
@@ -18,9 +19,10 @@ import multiprocessing
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from syncline import ipc
@@ -38,7 +40,7 @@ CALLS, PROCESSES = 1000, 4
 
 
 def ones(count: int) -> Any:
-    import numpy as np  # only here: maps of a program without arrays are measured too
+    import numpy as np
 
     return np.ones(count, np.float32)
 
@@ -100,27 +102,51 @@ def per_second(kind: str, name: str, secs: float) -> float:
 # --- maps --------------------------------------------------------------------------------------------------------
 
 
-def same(number: int) -> int:
+PROGRAM = """
+import json, time
+{imports}
+began = time.perf_counter()
+{library}
+
+def same(number):
     return number
 
+if __name__ == "__main__":
+    took = []
+    for _ in range({maps}):
+{map}
+        assert results == list(range(1, {calls} + 1))
+        ended = time.perf_counter()
+        took.append(ended - began)
+        began = ended
+    print(json.dumps(took))
+"""
+OURS = """
+        results = ipc.map({calls}, same, processes={processes}, start_method={method!r}).join()
+"""
+THEIRS = """
+        context = multiprocessing.get_context({method!r}) if {method!r} else None
+        with ProcessPoolExecutor({processes}, mp_context=context) as executor:
+            results = list(executor.map(same, range(1, {calls} + 1)))
+"""
 
-def map_once(kind: str) -> float:
-    """Seconds for one map, the start of its processes included."""
-    began = time.perf_counter()
-    if kind == "syncline":
-        results = ipc.map(CALLS, same, processes=PROCESSES).join()
-    else:
-        method = kind.partition(" ")[2]
-        context = multiprocessing.get_context(method) if method else None
-        with ProcessPoolExecutor(PROCESSES, mp_context=context) as executor:
-            results = list(executor.map(same, range(1, CALLS + 1)))
-    assert results == list(range(1, CALLS + 1))
-    return time.perf_counter() - began
 
-
-def map_in_a_new_program(kind: str) -> tuple[float, float]:
-    """Calls per second of the first map of a program, and of the later ones."""
-    said = subprocess.run([sys.executable, __file__, "--maps-of", kind], capture_output=True, text=True, check=True).stdout
+def map_in_a_new_program(kind: str, imports: str) -> tuple[float, float]:
+    """Calls per second of the first map of a program, what is loaded and started for it included, and of the later ones."""
+    whose, _, method = kind.partition(" ")
+    ours = whose == "syncline"
+    fill = {"calls": CALLS, "processes": PROCESSES, "method": method or None}
+    program = PROGRAM.format(
+        imports=imports,
+        library="from syncline import ipc" if ours else "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor",
+        map=(OURS if ours else THEIRS).format(**fill),
+        maps=5,
+        calls=CALLS,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "program.py"
+        file.write_text(program)
+        said = subprocess.run([sys.executable, file], capture_output=True, text=True, check=True).stdout
     first, *later = json.loads(said)
     return CALLS / first, CALLS / statistics.median(later)
 
@@ -133,7 +159,7 @@ def show(what: str, figures: dict[str, list[float]], unit: str) -> None:
     for kind, rates in figures.items():
         middle = statistics.median(rates)
         ratio = "" if kind == "syncline" else f"   ours x {ours / middle:.1f}"
-        print(f"{what:>18} {kind:>20} {middle:>12,.0f} {unit}  ({min(rates):,.0f}..{max(rates):,.0f}){ratio}", flush=True)
+        print(f"{what:>24} {kind:>20} {middle:>12,.0f} {unit}  ({min(rates):,.0f}..{max(rates):,.0f}){ratio}", flush=True)
 
 
 def main() -> None:
@@ -141,11 +167,7 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--secs", type=float, default=0.5, help="seconds of each round of a channel")
     arguments.add_argument("--only", choices=["channel", "map"])
-    arguments.add_argument("--maps-of", help=argparse.SUPPRESS)
     given = arguments.parse_args()
-    if given.maps_of:
-        print(json.dumps([map_once(given.maps_of) for _ in range(5)]))
-        return
     if given.only != "map":
         kinds = ["syncline", "Queue", *(["faster-fifo"] if importlib.util.find_spec("faster_fifo") else [])]
         for name in ITEMS:
@@ -155,16 +177,19 @@ def main() -> None:
                     rates[kind].append(per_second(kind, name, given.secs))
             show(name, rates, "items/s")
     if given.only != "channel":
-        kinds = ["syncline", "executor", "executor forkserver"]
-        first: dict[str, list[float]] = {kind: [] for kind in kinds}
-        later: dict[str, list[float]] = {kind: [] for kind in kinds}
-        for _ in range(given.rounds):
-            for kind in kinds:
-                rate = map_in_a_new_program(kind)
-                first[kind].append(rate[0])
-                later[kind].append(rate[1])
-        show("first map", first, "calls/s")
-        show("later maps", later, "calls/s")
+        for what, imports, kinds in [
+            ("small program", "", ["syncline", "executor", "executor forkserver", "syncline fork"]),
+            ("with NumPy", "import numpy", ["syncline", "executor", "executor forkserver"]),
+        ]:
+            first: dict[str, list[float]] = {kind: [] for kind in kinds}
+            later: dict[str, list[float]] = {kind: [] for kind in kinds}
+            for _ in range(given.rounds):
+                for kind in kinds:
+                    rate = map_in_a_new_program(kind, imports)
+                    first[kind].append(rate[0])
+                    later[kind].append(rate[1])
+            show(f"{what}, first map", first, "calls/s")
+            show("later maps", later, "calls/s")
 
 
 if __name__ == "__main__":

@@ -127,6 +127,11 @@ impl Item {
         self.lease.take().map_or(Ok(()), Lease::finish)
     }
 
+    /// Finishes it, unless somebody who holds it up does so until `by`; what was called off leaves the item in hand, to be tried again.
+    pub fn done_by(&mut self, by: Deadline) -> Result<(), Error> {
+        self.decide_by(by, |lease, by| lease.finish_by(by))
+    }
+
     /// Finishes it and returns its value.
     pub fn into_value(mut self) -> Result<Value<'static>, Error> {
         self.lease.take().map_or(Ok(()), Lease::finish)?;
@@ -137,6 +142,38 @@ impl Item {
     pub fn give_back(mut self) -> Result<(), Error> {
         let value = std::mem::take(&mut self.value);
         self.lease.take().map_or(Ok(()), |lease| lease.give_back(value))
+    }
+
+    /// The same, unless somebody who holds it up does so until `by`; what was called off leaves the item in hand, without its value.
+    pub fn give_back_by(&mut self, by: Deadline) -> Result<(), Error> {
+        self.value = Value::Nil;
+        self.decide_by(by, |lease, by| lease.give_back_by(by))
+    }
+
+    /// Leaves it as it is: whoever buries this process gives it to the next reader. For those who can wait no longer.
+    pub fn abandon(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.leave_block();
+        }
+    }
+
+    fn decide_by(&mut self, by: Deadline, decide: impl Fn(&Lease, Deadline) -> Result<(), Error>) -> Result<(), Error> {
+        let Some(lease) = self.lease.take() else { return Ok(()) };
+        // The usual case waits for nothing but others' microseconds.
+        let decided = match decide(&lease, Deadline::brief()) {
+            Err(Error::Interrupted { .. }) => decide(&lease, by),
+            ended => ended,
+        };
+        match &decided {
+            Err(Error::Interrupted { .. } | Error::Timeout { .. }) => {
+                lease.held.lease_begins(lease.cell, thread::me());
+                self.lease = Some(lease);
+            }
+            Ok(()) => {}
+            // The record is still there, this process's or somebody else's, and speaks of the block.
+            Err(_) => lease.leave_block(),
+        }
+        decided
     }
 
     /// Writes the answer to this question and finishes it, as one step: if this process dies, either both have happened or
@@ -209,15 +246,25 @@ impl Lease {
     }
 
     fn finish(self) -> Result<(), Error> {
-        self.held.lease_ends(self.cell);
-        let finished = self.decide("item done", |hand| self.queue.finish(self.cell, hand));
-        match (&finished, &self.block) {
-            (Ok(()), _) => self.was_finished(),
+        let finished = passing::patiently(DECIDING, |by| self.finish_by(by));
+        if finished.is_err() {
             // The record is still there, this process's or somebody else's, and speaks of the block.
-            (Err(_), Some(block)) => block.leave(),
-            (Err(_), None) => {}
+            self.leave_block();
         }
         finished
+    }
+
+    fn finish_by(&self, by: Deadline) -> Result<(), Error> {
+        self.held.lease_ends(self.cell);
+        self.tell("item done", by, |hand| self.queue.finish(self.cell, hand))?;
+        self.was_finished();
+        Ok(())
+    }
+
+    fn leave_block(&self) {
+        if let Some(block) = &self.block {
+            block.leave();
+        }
     }
 
     /// The record is gone: its names with it, and whoever waits for the end of a closed queue may be told.
@@ -233,9 +280,17 @@ impl Lease {
     }
 
     fn give_back(self, value: Value<'static>) -> Result<(), Error> {
+        drop(value);
+        let given = passing::patiently(DECIDING, |by| self.give_back_by(by));
+        if given.is_err() {
+            self.leave_block();
+        }
+        given
+    }
+
+    fn give_back_by(&self, by: Deadline) -> Result<(), Error> {
         const OPERATION: &str = "item give back";
         let estate = self.family.estate();
-        drop(value);
         // A tensor that somebody still reads here must not change hands: the next reader gets a copy.
         let copy = match &self.block {
             Some(block) if Arc::strong_count(block) > 1 => {
@@ -248,21 +303,18 @@ impl Lease {
             _ => None,
         };
         self.held.lease_ends(self.cell);
-        let given = self.decide(OPERATION, |hand| self.queue.give_back(self.cell, copy.as_ref().map(Block::id), hand));
-        match (&copy, &self.block) {
-            (Some(copy), _) if given.is_ok() => copy.leave(),
-            (None, Some(block)) => block.leave(),
-            _ => {}
+        self.tell(OPERATION, by, |hand| self.queue.give_back(self.cell, copy.as_ref().map(Block::id), hand))?;
+        match &copy {
+            Some(copy) => copy.leave(),
+            None => self.leave_block(),
         }
-        given
+        Ok(())
     }
 
     /// Tells the queue what becomes of the item.
-    fn decide(&self, operation: &'static str, tell: impl Fn(Hand<'_>) -> Result<(), QueueError>) -> Result<(), Error> {
-        passing::patiently(DECIDING, |by| {
-            let told = tell(self.family.estate().hand_by(by));
-            told.map_err(|error| Error::of_latch(operation, error, &self.family, &self.queue, by.waited()))
-        })
+    fn tell(&self, operation: &'static str, by: Deadline, tell: impl Fn(Hand<'_>) -> Result<(), QueueError>) -> Result<(), Error> {
+        let told = tell(self.family.estate().hand_by(by));
+        told.map_err(|error| Error::of_latch(operation, error, &self.family, &self.queue, by.waited()))
     }
 }
 

@@ -21,6 +21,9 @@ pub const SLICE: Duration = Duration::from_millis(200);
 /// The same, when an interrupt (Ctrl-C in an interpreter) has to be noticed too.
 pub const INTERRUPTIBLE_SLICE: Duration = Duration::from_millis(100);
 
+/// The longest sleep of those who are not rung for every change that they wait for.
+const WATCHFUL_SLICE: Duration = Duration::from_millis(10);
+
 /// Looks at a shared word without a pause between them, before the patient ones.
 const EAGER: u32 = 48;
 
@@ -202,6 +205,20 @@ pub fn wait_for<T>(
     wait_announced(poll, bell, patience, deadline, still_there, || (), || ())
 }
 
+/// As [`wait_for`] for something that may come true without a ring now and then: it is noticed 10 ms later at the latest.
+pub fn wait_watchfully<T>(
+    mut poll: impl FnMut() -> Option<T>,
+    bell: &Bell,
+    patience: Patience,
+    deadline: Deadline,
+    still_there: &dyn Fn() -> bool,
+) -> Result<T, WaitError> {
+    match look_for(&mut poll, patience) {
+        Some(found) => Ok(found),
+        None => sleep_until(&mut poll, bell, deadline, WATCHFUL_SLICE, still_there),
+    }
+}
+
 /// As [`wait_for`], telling others before the first sleep (`announce`) and after the last one
 /// (`renounce`) that this thread sleeps, for ringers that want to know more than the bell says.
 pub(crate) fn wait_announced<T>(
@@ -217,7 +234,7 @@ pub(crate) fn wait_announced<T>(
         return Ok(found);
     }
     announce();
-    let result = sleep_until(&mut poll, bell, deadline, still_there);
+    let result = sleep_until(&mut poll, bell, deadline, SLICE, still_there);
     renounce();
     result
 }
@@ -254,6 +271,7 @@ fn sleep_until<T>(
     poll: &mut impl FnMut() -> Option<T>,
     bell: &Bell,
     deadline: Deadline,
+    longest: Duration,
     still_there: &dyn Fn() -> bool,
 ) -> Result<T, WaitError> {
     loop {
@@ -268,7 +286,7 @@ fn sleep_until<T>(
         if deadline.interrupted() {
             return Err(WaitError::Interrupted);
         }
-        let slice = deadline.slice(SLICE);
+        let slice = deadline.slice(longest);
         if slice.is_zero() {
             return Err(WaitError::Timeout);
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use syncline_shm::bell::Bell;
 use syncline_shm::guarded::Guarded;
-use syncline_shm::wait::{Deadline, Patience, WaitError, look_for, wait_for};
+use syncline_shm::wait::{Deadline, Patience, WaitError, look_for, wait_for, wait_watchfully};
 use syncline_wire::Value;
 
 use super::batch::{Batch, Space};
@@ -285,7 +285,11 @@ impl Local {
             let taken = self.read.0.passed.load(Ordering::Acquire);
             (over() || self.has_room_after(taken, false)).then_some(())
         };
-        wait_for(room, &self.room.0, Patience::none(), by, between)
+        if self.capacity < LARGE_CAPACITY {
+            wait_for(room, &self.room.0, Patience::none(), by, between)
+        } else {
+            wait_watchfully(room, &self.room.0, Patience::none(), by, between) // readers do not ring for little room
+        }
     }
 
     /// Forbids further writing and wakes everybody. True if it has moved: then the other one is to be closed.

@@ -61,6 +61,7 @@ everywhere! {
     ten_generators_and_five_workers_lose_and_double_nothing
     each_writers_items_keep_their_order
     a_full_channel_makes_its_writer_wait_and_says_so_in_time
+    a_sleeping_writer_finds_little_room_soon_too
     a_writer_that_waits_for_room_is_told_of_the_close
     a_write_of_several_that_was_cut_off_by_the_close_says_how_many_were_written
     items_of_every_size_come_out_as_they_went_in
@@ -225,6 +226,29 @@ fn a_full_channel_makes_its_writer_wait_and_says_so_in_time(make: Make) {
     });
     let error = channel.read(Deadline::after(Duration::from_millis(20))).unwrap_err();
     assert!(error.to_string().contains("an item in the channel"), "{error}");
+}
+
+/// Readers ring for a quarter of a large capacity, and may stop before that.
+fn a_sleeping_writer_finds_little_room_soon_too(make: Make) {
+    let channel = make(&Family::alone().unwrap(), room_for(100));
+    (0..100).for_each(|n| assert_eq!(channel.write(&int(n), soon()).unwrap(), Status::Open));
+    let late = |_| {
+        let sleepers = Sleepers::default();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                sleepers.here();
+                channel.write(&int(100), soon()).unwrap();
+                Instant::now()
+            });
+            sleepers.all_sleep(1);
+            let there_is_room = Instant::now();
+            assert!(channel.read(soon()).unwrap().item.is_some());
+            writer.join().unwrap() - there_is_room
+        })
+    };
+    // Whoever slept a whole slice would always be nearly 200 ms late; the machine may be busy now and then.
+    let best = (0..10).map(late).min().unwrap();
+    assert!(best < Duration::from_millis(100), "{best:?}");
 }
 
 fn a_writer_that_waits_for_room_is_told_of_the_close(make: Make) {

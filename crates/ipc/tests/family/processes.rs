@@ -235,6 +235,37 @@ fn writes_end_in_time_although_somebody_was_stopped_in_the_middle_of_one() {
     assert!(channel.num_items() <= before + 2, "what raised was not written");
 }
 
+/// Ctrl-C ends such a call, and then the item is still there to be decided about.
+#[test]
+fn what_becomes_of_an_item_can_be_called_off_while_somebody_who_was_stopped_is_in_the_way() {
+    let family = Family::alone().unwrap();
+    let channel = Channel::with(&family, ChannelOptions { capacity: None, leases: true }).unwrap();
+    channel.write_all(&(0..30_000).map(int).collect::<Vec<_>>(), soon()).unwrap();
+    let called_off = || Deadline::never().with_interrupt(|| true);
+    let take = || channel.lease(soon()).unwrap().item().unwrap();
+    let mut item = take();
+    let kid = stopped_over(&family, &channel, || {
+        let began = Instant::now();
+        match item.give_back_by(called_off()) {
+            Err(Error::Interrupted { .. }) => {
+                assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+                true
+            }
+            ended => {
+                ended.unwrap();
+                item = take(); // Nobody is in the way.
+                false
+            }
+        }
+    });
+    assert!(item.is_leased());
+    is_told_who_stopped(&kid, || item.done_by(Deadline::after(Duration::from_millis(100))));
+    assert!(item.is_leased());
+    kid.go_on();
+    item.done_by(soon()).unwrap();
+    assert!(!item.is_leased());
+}
+
 #[test]
 fn select_takes_from_channels_that_other_processes_write() {
     let family = Family::alone().unwrap();

@@ -12,7 +12,7 @@ use crate::wait::{Patience, wait_for};
 const KEPT_LOG: u64 = 15;
 
 /// From this capacity on, writers are woken for a quarter of it.
-const LARGE_CAPACITY: u64 = 16;
+pub(super) const LARGE_CAPACITY: u64 = 16;
 
 /// A record as it was written. Kept by the reader and filled again and again.
 #[derive(Debug, Default)]
@@ -169,7 +169,7 @@ impl Queue {
 
     /// Whether a writer that sleeps should be woken for the room there is now. Where the capacity is large, a quarter of it has
     /// to be free: a writer that is woken for each item costs more than it brings, and while three quarters are full nobody
-    /// lacks anything. Should readers stop before that, the writer finds the room at the end of its slice.
+    /// lacks anything. Should readers stop before that, the writer finds the room by itself, within 10 ms.
     #[cold]
     fn is_worth_waking_writers(&self) -> bool {
         let capacity = self.words.form.capacity.load(Ordering::Relaxed);

@@ -1,11 +1,12 @@
 //! The writing end: copy behind the tail, move the tail by one store, wake as many readers as there are items.
 
+use super::read::LARGE_CAPACITY;
 use super::words::{At, CELL};
 use super::{Hand, Queue, QueueError};
 use crate::corrupt::Corrupt;
 use crate::mortality::moment;
 use crate::sync::Ordering;
-use crate::wait::{Patience, WaitError, wait_for};
+use crate::wait::{Patience, WaitError, look_for, wait_for, wait_watchfully};
 
 /// Looks of a waiting writer that are only content with room for many.
 const PATIENT_LOOKS: u32 = 60;
@@ -87,11 +88,16 @@ impl Queue {
             }
             let need = Self::cells_for(parcels[0].len());
             let mut looks = 0;
-            let room = || {
+            let much = || {
                 looks += 1;
                 (self.is_closed() || self.has_room(need, looks < PATIENT_LOOKS)).then_some(())
             };
-            if let Err(error) = wait_for(room, &self.words.room, Patience::streaming(), hand.by, between) {
+            if look_for(much, Patience::streaming()).is_some() {
+                continue;
+            }
+            // Who has slept takes what there is: it may be all that comes.
+            let some = || (self.is_closed() || self.has_room(need, false)).then_some(());
+            if let Err(error) = self.sleep_until(some, Patience::none(), hand, between) {
                 return if written > 0 { Ok(Pushed::Some(written)) } else { Err(error.into()) };
             }
         }
@@ -147,7 +153,22 @@ impl Queue {
     pub fn wait_for_room(&self, bytes: usize, hand: Hand<'_>, between: &dyn Fn() -> bool) -> Result<(), QueueError> {
         let need = Self::cells_for(bytes);
         let room = || (self.is_closed() || self.has_room(need, false)).then_some(());
-        Ok(wait_for(room, &self.words.room, Patience::unknown(), hand.by, between)?)
+        Ok(self.sleep_until(room, Patience::unknown(), hand, between)?)
+    }
+
+    /// Where the capacity is large, readers do not ring for every item: see `is_worth_waking_writers`.
+    fn sleep_until(
+        &self,
+        room: impl FnMut() -> Option<()>,
+        patience: Patience,
+        hand: Hand<'_>,
+        between: &dyn Fn() -> bool,
+    ) -> Result<(), WaitError> {
+        if self.words.form.capacity.load(Ordering::Relaxed) < LARGE_CAPACITY {
+            wait_for(room, &self.words.room, patience, hand.by, between)
+        } else {
+            wait_watchfully(room, &self.words.room, patience, hand.by, between)
+        }
     }
 
     /// Whether a record of `need` cells fits. With `much`, whether there is room for a batch: a writer that keeps its core

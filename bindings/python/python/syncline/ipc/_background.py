@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 from syncline._errors import Closed, Timeout, UnknownKey
 from syncline.ipc import _start
 from syncline.ipc._crew import crew, end_with, until
 from syncline.ipc._job import Job
+
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 class BackgroundTaskPool:

@@ -13,22 +13,22 @@ import collections
 import contextlib
 import itertools
 import os
-import pickle
 import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
-from typing import Any
 
 from syncline import _native
-from syncline._errors import Closed, SynclineError, Timeout
+from syncline._errors import Closed, Timeout
 from syncline.ipc import _functions, _start, _worker
 from syncline.ipc._failures import died, unpacked
 from syncline.ipc._job import Job, Stats
 from syncline.ipc._nothing import NOTHING
+
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
 SLICE = 0.1  # seconds between two looks at whether all workers live
 AHEAD = 0.002  # seconds of work that a process is given ahead
@@ -40,7 +40,8 @@ class ProcessCrew:
     """Workers that are processes."""
 
     def __init__(self, size: int, start_method: str | None = None, function: Any = None) -> None:
-        self.context = _start.context(start_method, function)
+        self.method = _start.method_of(start_method)
+        self.libraries = _start.libraries(function)
         self.results = _native.Channel()
         self.lock = threading.RLock()
         self.tokens = itertools.count(1)
@@ -250,6 +251,9 @@ class ProcessCrew:
         for worker in self.workers:
             worker.process.join(max(0.0, by - time.monotonic()))
         self.kill()
+        foreman = self.foreman
+        if foreman is not None and foreman is not threading.current_thread():
+            foreman.join(max(0.0, by - time.monotonic()))  # the next map may want to fork, with no other thread
 
     def kill(self) -> None:
         """Ends every worker now; what nobody has done yet fails."""
@@ -281,24 +285,15 @@ class _Process:
         self.done = self.failed = 0
         self.seconds = self.cpu_seconds = 0.0
         self.alive = True
-        self.process: BaseProcess = crew.context.Process(  # type: ignore[attr-defined]
-            target=_worker.main, args=(number, pickle.dumps((self.tasks, crew.results))), name=f"syncline worker {number}"
-        )
-        try:
-            with _start.without_session():
-                self.process.start()
-        except (EOFError, ConnectionError, RuntimeError) as error:
-            raise SynclineError(
-                f"worker {number} could not be started: {error or type(error).__name__}\n"
-                "hint: a script that starts processes does so under `if __name__ == '__main__':`, since they import it"
-            ) from error
+        channels = _functions.invitation((self.tasks, crew.results))
+        self.process = _start.started(crew.method, number, channels, crew.libraries)
 
     @property
     def pid(self) -> int | None:
         return self.process.pid
 
     def has_ended(self) -> bool:
-        return bool(wait([self.process.sentinel], 0)) and self.process.exitcode is not None
+        return self.process.exitcode is not None
 
     def room(self, job: Job) -> int:
         """How many numbers more it should have."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import signal
-
 from syncline._errors import PeerLost, SynclineError
 
 TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
@@ -66,6 +63,7 @@ def _made(kind: type[MapError], text: str) -> MapError:
 
 def packed(error: BaseException) -> tuple[bytes | None, str]:
     """An exception as it travels: itself, if it survives the way, and its traceback as text."""
+    import pickle
     import traceback  # needed by those who fail, and slow to load
 
     # The frames of the worker itself are no news to anybody.
@@ -81,6 +79,8 @@ def packed(error: BaseException) -> tuple[bytes | None, str]:
 
 def unpacked(parcel: tuple[bytes | None, str], where: str) -> BaseException:
     """The exception again, with a note that says where it was raised."""
+    import pickle
+
     data, text = parcel
     error: BaseException
     try:
@@ -95,6 +95,8 @@ def unpacked(parcel: tuple[bytes | None, str], where: str) -> BaseException:
 
 def died(where: str, pid: int | None, code: int | None) -> PeerLost:
     """The error for a worker that ended without a word."""
+    import signal
+
     if code is not None and code < 0:
         try:
             how = f"was killed by {signal.Signals(-code).name} (signal {-code})"

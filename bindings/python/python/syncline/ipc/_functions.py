@@ -8,13 +8,13 @@ program started itself, through memory only they share; nothing here ever reads 
 
 from __future__ import annotations
 
+import _pickle as pickle  # what `pickle` is made of, without the modules that it loads besides
 import builtins
 import functools
 import importlib
 import io
 import marshal
 import os
-import pickle
 import sys
 import types
 
@@ -36,6 +36,11 @@ def dumps(given: Any, what: str) -> bytes:
             "hint: give a function that stands at the top level of a module, and picklable arguments; "
             "or run it in threads of this process: processes=False"
         ) from error
+
+
+def invitation(channels: Any) -> bytes:
+    """Channels as they are given to a process that is started."""
+    return pickle.dumps(channels, 5)
 
 
 def loads(data: bytes) -> Any:

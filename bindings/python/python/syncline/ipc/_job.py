@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import collections
-from typing import Any
 
 from syncline.ipc import _functions
+
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Job:
@@ -49,5 +52,5 @@ class Job:
         self.seconds += seconds
 
 
-class Stats(dict[str, Any]):
+class Stats(dict[str, "Any"]):
     """What a worker did: ``worker``, ``pid``, ``tasks``, ``failed``, ``seconds``, ``cpu_seconds``, ``alive``."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 from syncline._errors import Timeout
 from syncline.ipc import _parking, _start
@@ -12,6 +10,11 @@ from syncline.ipc._crew import Crew, ProcessCrew, crew, end_with, until
 from syncline.ipc._failures import MapError, line, raised
 from syncline.ipc._job import Job, Stats
 from syncline.ipc._progress import Bar
+
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 class Map:

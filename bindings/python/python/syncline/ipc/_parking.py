@@ -11,10 +11,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import Any
 
 from syncline.ipc import _start
 from syncline.ipc._crew import ProcessCrew
+
+TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
+if TYPE_CHECKING:
+    from typing import Any
 
 _parked: dict[tuple[int, str], ProcessCrew] = {}
 _lock = threading.Lock()
@@ -23,21 +26,21 @@ _lock = threading.Lock()
 def hired(size: int, start_method: str | None, function: Any) -> ProcessCrew:
     """A crew that was parked and fits, or a new one."""
     surroundings = _surroundings()
-    context = _start.context(start_method, function)
+    method = _start.method_of(start_method)
     with _lock:
-        crew = _parked.pop((size, context.get_start_method()), None)
+        crew = _parked.pop((size, method), None)
     if crew is not None:
         if crew.surroundings == surroundings and _is_older(function, crew.born) and crew.resume():
             return crew
         crew.close()
-    crew = ProcessCrew(size, start_method, function)
+    crew = ProcessCrew(size, method, function)
     crew.surroundings = surroundings
     return crew
 
 
 def park(crew: ProcessCrew) -> None:
     """Keeps the crew for the next map, or ends it where it cannot be used again."""
-    place = (len(crew.workers), crew.context.get_start_method())
+    place = (len(crew.workers), crew.method)
     if not crew.rest():
         crew.end()
         return
@@ -54,7 +57,7 @@ def _surroundings() -> Any:
         folder = os.getcwd()
     except OSError:
         folder = ""
-    return folder, dict(os.environ), list(sys.path)
+    return folder, dict(os.environ), list(sys.path), "multiprocessing.process" in sys.modules
 
 
 def _is_older(function: Any, moment: float) -> bool:

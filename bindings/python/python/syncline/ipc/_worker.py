@@ -10,18 +10,15 @@
 
 from __future__ import annotations
 
+import _signal
+import _thread
 import os
-import pickle
-import signal
-import threading
+import select
 import time
-from multiprocessing import parent_process
-from multiprocessing.connection import wait
 
 from syncline._errors import Timeout
 from syncline._native import ipc_let_go
-from syncline.ipc import _functions
-from syncline.ipc._failures import packed
+from syncline.ipc import _failures, _functions
 
 TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
 if TYPE_CHECKING:
@@ -33,11 +30,20 @@ if TYPE_CHECKING:
 WORK, RUN, FORGET, REST, STAY = range(5)
 
 
+def child(worker: int, channels: bytes) -> None:
+    """A worker that multiprocessing has started."""
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    if parent is not None:
+        end_with(parent.sentinel)
+    main(worker, channels)
+
+
 def main(worker: int, channels: bytes) -> None:
     """The whole life of a worker: until its tasks are closed. The channels come pickled, as an invitation: a fork has to join, too."""
-    tasks, results = pickle.loads(channels)
-    end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then decides about its workers
+    tasks, results = _functions.loads(channels)
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)  # Ctrl-C is for the program, which then decides about its workers
     works: dict[int, Callable[[int], Any]] = {}
     rest_for: float | None = None
     while True:
@@ -67,14 +73,14 @@ def answer(results: Channel, worker: int, token: int, number: int, work: Callabl
     try:
         made, good = work(number), True
     except BaseException as error:  # SystemExit too: a worker ends when its crew does
-        made, good = packed(error), False
+        made, good = _failures.packed(error), False
     ipc_let_go(good)  # what it had read from a workqueue is done with, or goes back
     costs = (time.perf_counter() - began, time.process_time() - used)
     try:
         results.write((token, number, worker, good, made, *costs))
     except Exception as error:
         error.add_note("what the function returned cannot travel to another process")
-        results.write((token, number, worker, False, packed(error), *costs))
+        results.write((token, number, worker, False, _failures.packed(error), *costs))
 
 
 def opened(data: bytes) -> Callable[[int], Any]:
@@ -97,14 +103,13 @@ def opened(data: bytes) -> Callable[[int], Any]:
     return lambda number: function(*args)
 
 
-def end_with_parent() -> None:
-    """No worker outlives the program that started it, however that ended."""
-    parent = parent_process()
-    if parent is None:
-        return
+def end_with(parent: int) -> None:
+    """No worker outlives the process that started it, however that ended: ``parent`` can be read from then on."""
 
     def watch() -> None:
-        wait([parent.sentinel])
+        poll = select.poll()
+        poll.register(parent, select.POLLIN)
+        poll.poll()
         os._exit(1)
 
-    threading.Thread(target=watch, name="syncline parent", daemon=True).start()
+    _thread.start_new_thread(watch, ())

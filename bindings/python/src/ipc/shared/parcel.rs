@@ -329,11 +329,11 @@ fn seen(data: Data<'_>, dtype: DType, dims: &[usize], held: Arrays) -> View {
     }
 }
 
-/// `pickle.dumps` and `pickle.loads`.
+/// `pickle.dumps` and `pickle.loads`, from where `pickle` has them: it loads a dozen modules besides.
 fn pickle(py: Python<'_>) -> PyResult<&'static (Py<PyAny>, Py<PyAny>)> {
     static PICKLE: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
     PICKLE.get_or_try_init(py, || {
-        let module = py.import("pickle")?;
+        let module = py.import("_pickle")?;
         Ok((module.getattr("dumps")?.unbind(), module.getattr("loads")?.unbind()))
     })
 }

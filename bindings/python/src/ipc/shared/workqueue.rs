@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -17,21 +18,38 @@ use super::handle::{Handled, reduce};
 use super::parcel::{Arrays, Parcel, unpacked};
 use super::{at_once, nothing, number, open_end, wait};
 use crate::errors;
+use crate::interrupt;
 use crate::parental::Parental;
 
 /// A question that a thread has in hand. Forgotten without a word, as when the thread ends, it goes back to the queue.
 struct InHand(Option<Item>);
 
 impl InHand {
-    fn finish(mut self) -> Result<(), ipc::Error> {
-        self.0.take().map_or(Ok(()), |item| item.done())
+    fn finish(&mut self, by: Deadline) -> Result<(), ipc::Error> {
+        self.0.as_mut().map_or(Ok(()), |item| item.done_by(by))?;
+        self.0 = None;
+        Ok(())
     }
+
+    fn give_back(&mut self, by: Deadline) -> Result<(), ipc::Error> {
+        self.0.as_mut().map_or(Ok(()), |item| item.give_back_by(by))?;
+        self.0 = None;
+        Ok(())
+    }
+}
+
+/// How long somebody who was stopped in the middle of something may hold up what becomes of a question; Ctrl-C ends it before.
+fn deciding() -> Deadline {
+    interrupt::deadline(Duration::from_secs(20))
 }
 
 impl Drop for InHand {
     fn drop(&mut self) {
-        if let Some(item) = self.0.take() {
-            let _ = item.give_back(); // fails only where the queue is gone, and with it the question
+        // Fails where the queue is gone, and with it the question, or where a stopped process is in the way: then the question stays this
+        // process's until it ends. No longer than the 2 s that a latch needs, since nobody hears Ctrl-C here.
+        let _ = self.give_back(Deadline::after(Duration::ZERO));
+        if let Some(mut item) = self.0.take() {
+            item.abandon();
         }
     }
 }
@@ -44,14 +62,9 @@ thread_local! {
 /// Finishes (or, with False, gives back) every question that this thread has in hand: its work has ended.
 #[pyfunction]
 pub(crate) fn ipc_let_go(py: Python<'_>, finished: bool) -> PyResult<()> {
-    let in_hand: Vec<InHand> = IN_HAND.take().into_values().filter_map(Parental::into_inner).collect();
-    wait(py, || match finished {
-        true => in_hand.into_iter().try_for_each(InHand::finish),
-        false => {
-            drop(in_hand);
-            Ok(())
-        }
-    })
+    let mut in_hand: Vec<InHand> = IN_HAND.take().into_values().filter_map(Parental::into_inner).collect();
+    let by = deciding();
+    wait(py, || in_hand.iter_mut().try_for_each(|item| if finished { item.finish(by) } else { item.give_back(by) }))
 }
 
 /// Two queues in one: questions from its owner to workers, and answers back. `syncline.ipc.workqueue()` makes it.
@@ -92,6 +105,18 @@ impl Workqueue {
             Taken::Nothing => Ok(None),
             Taken::Over => Err(errors::of_class(py, "Closed", "read: the workqueue is closed and nothing is left in it")),
         }
+    }
+
+    /// Finishes what this thread has in hand; where that fails, it stays there.
+    fn finish_in_hand(&self, py: Python<'_>) -> PyResult<()> {
+        let item = IN_HAND.with_borrow_mut(|in_hand| in_hand.remove(&self.key()));
+        let Some(mut item) = item.and_then(Parental::into_inner) else { return Ok(()) };
+        let by = deciding();
+        let finished = wait(py, || item.finish(by));
+        if finished.is_err() {
+            IN_HAND.with_borrow_mut(|in_hand| in_hand.insert(self.key(), Parental::new(item)));
+        }
+        finished
     }
 
     fn send(&self, py: Python<'_>, parcels: &[Parcel], timeout: Option<f64>) -> PyResult<()> {
@@ -166,11 +191,8 @@ impl Workqueue {
     #[pyo3(signature = (nonblocking = false, timeout = None))]
     fn read<'py>(&self, py: Python<'py>, nonblocking: bool, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let owner = self.is_owner();
-        if !owner
-            && let Some(item) = IN_HAND.with_borrow_mut(|in_hand| in_hand.remove(&self.key()))
-            && let Some(item) = item.into_inner()
-        {
-            wait(py, || item.finish())?;
+        if !owner {
+            self.finish_in_hand(py)?;
         }
         let Some(item) = self.taken(py, nonblocking, timeout)? else { return nothing(py) };
         if owner {
@@ -199,8 +221,7 @@ impl Workqueue {
 
     /// Ends the question that this thread has in hand without an answer.
     fn done(&self, py: Python<'_>) -> PyResult<()> {
-        let item = IN_HAND.with_borrow_mut(|in_hand| in_hand.remove(&self.key()));
-        item.and_then(Parental::into_inner).map_or(Ok(()), |item| wait(py, || item.finish()))
+        self.finish_in_hand(py)
     }
 
     /// Waits until every question that was written so far has been finished, those in somebody's hand too. For the owner only.
@@ -270,6 +291,17 @@ pub(crate) struct WorkqueueItem {
 }
 
 impl WorkqueueItem {
+    /// Tells the queue what becomes of the item; where that fails, it is still in hand.
+    fn decide(&self, py: Python<'_>, what: fn(&mut InHand, Deadline) -> Result<(), ipc::Error>) -> PyResult<()> {
+        let mut item = InHand(Some(self.out_of_hand(py)?));
+        let by = deciding();
+        let decided = wait(py, || what(&mut item, by));
+        if decided.is_err() {
+            *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = Some(Parental::new(item));
+        }
+        decided
+    }
+
     fn out_of_hand(&self, py: Python<'_>) -> PyResult<Item> {
         let item = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let item = item.and_then(Parental::into_inner).and_then(|mut item| item.0.take());
@@ -287,8 +319,7 @@ impl WorkqueueItem {
 
     /// It is finished.
     fn done(&self, py: Python<'_>) -> PyResult<()> {
-        let item = self.out_of_hand(py)?;
-        wait(py, || item.done())
+        self.decide(py, InHand::finish)
     }
 
     /// Writes its answer and finishes it in one step: exactly once, whoever dies.
@@ -302,8 +333,7 @@ impl WorkqueueItem {
 
     /// The next reader gets it.
     fn give_back(&self, py: Python<'_>) -> PyResult<()> {
-        let item = self.out_of_hand(py)?;
-        wait(py, || item.give_back())
+        self.decide(py, InHand::give_back)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -312,10 +342,9 @@ impl WorkqueueItem {
 
     #[pyo3(signature = (kind, *_error))]
     fn __exit__(&self, py: Python<'_>, kind: &Bound<'_, PyAny>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
-        match self.out_of_hand(py) {
-            Err(_) => Ok(()), // the block has said what becomes of it
-            Ok(item) if kind.is_none() => wait(py, || item.done()),
-            Ok(item) => wait(py, || item.give_back()),
+        if self.inner.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return Ok(()); // the block has said what becomes of it
         }
+        self.decide(py, if kind.is_none() { InHand::finish } else { InHand::give_back })
     }
 }
