@@ -15,7 +15,8 @@ use syncline_transport::{
 };
 use syncline_wire::message::{Blame, Control, DownCause, Hello, Purpose};
 
-use super::state::{Action, ConnectionId, Event, Spec, State};
+use super::events::{Action, ConnectionId, Event, Spec};
+use super::state::State;
 use crate::Error;
 use crate::bootstrap::file::Published;
 use crate::control::{ControlError, receive_control, send_control};
