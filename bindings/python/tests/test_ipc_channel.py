@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Stage
+from conftest import Stage, interrupt_once_asleep, once_asleep
 
 import syncline as sl
 from syncline import ipc
@@ -357,8 +357,7 @@ def test_a_full_channel_holds_its_writers_back() -> None:
     with pytest.raises(sl.Timeout, match="room"):
         channel.write(3, timeout=0.05)
     assert channel.num_items() == 2
-    reader = threading.Timer(0.1, channel.read)
-    reader.start()
+    reader = once_asleep(channel.read)
     assert channel.write(3, timeout=60) == OPEN
     reader.join()
     assert [channel.read()[1] for _ in range(2)] == [2, 3]
@@ -374,7 +373,7 @@ def test_waits_end_by_timeout_and_by_ctrl_c() -> None:
     with pytest.raises(TimeoutError):
         channel.read(False, 0.02)
     for wait in (channel.read, lambda: ipc.select([channel]), lambda: next(iter(channel))):
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        interrupt_once_asleep()
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             wait()
@@ -390,7 +389,7 @@ def test_select_takes_from_whichever_has_something() -> None:
     assert ipc.select([first, second]) == (second, OPEN, "b")
     with pytest.raises(sl.Timeout):
         ipc.select([first, second], timeout=0.02)
-    threading.Timer(0.05, first.write, ("a",)).start()
+    once_asleep(first.write, "a")
     assert ipc.select([first, second], timeout=60) == (first, OPEN, "a")
     first.write(None)
     first.close()
