@@ -7,6 +7,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use syncline::Value;
+use syncline::ipc::SharedBytes;
 
 use crate::border::guarded;
 use crate::failure::{Failure, syncline_status};
@@ -204,6 +205,8 @@ pub unsafe extern "C" fn syncline_value_tensor(
         let shape = unsafe { memory::shape(dims, axes) }?;
         // SAFETY: the caller's promise.
         let data = unsafe { memory::numbers(data, shape.elements(), dtype, "data") }?.to_vec();
+        // Shared, since nothing changes it any more: threads that write it into channels hand it over as it is.
+        let data = SharedBytes::new(Arc::new(data));
         let value = Value::tensor(dtype, shape, data).map_err(|error| Failure::argument(error.to_string()))?;
         // SAFETY: the caller's promise.
         unsafe { give(out, value) }

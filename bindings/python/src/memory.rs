@@ -38,6 +38,12 @@ unsafe impl Send for Lent {}
 // SAFETY: through a shared reference the memory is only read.
 unsafe impl Sync for Lent {}
 
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
 impl Lent {
     /// What `object` lends through the buffer protocol or DLPack. None when it lends nothing or is not in C order.
     pub(crate) fn by(object: &Bound<'_, PyAny>) -> Option<Lent> {

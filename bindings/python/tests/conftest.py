@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,30 @@ def has_ended(pid: int, patience: float = PATIENCE) -> bool:
         return bool(select.select([watch], [], [], patience)[0])
     finally:
         os.close(watch)
+
+
+def once_asleep(action: Callable[..., object], *args: object) -> threading.Thread:
+    """Does something when the calling thread waits for it: asleep, and undisturbed for 20 looks."""
+    caller = Path(f"/proc/self/task/{threading.get_native_id()}/status")
+
+    def watch() -> None:
+        before, looks = "", 0
+        while looks < 20:
+            fields = dict(line.split(":", 1) for line in caller.read_text().splitlines())
+            switches = fields["voluntary_ctxt_switches"]
+            looks = looks + 1 if fields["State"].split()[0] == "S" and switches == before else 0
+            before = switches
+            time.sleep(0.001)
+        action(*args)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+def interrupt_once_asleep() -> None:
+    """Ctrl-C, as soon as the calling thread waits."""
+    once_asleep(os.kill, os.getpid(), signal.SIGINT)
 
 
 @dataclass

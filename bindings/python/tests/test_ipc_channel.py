@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Stage
+from conftest import Stage, interrupt_once_asleep, once_asleep
 
 import syncline as sl
 from syncline import ipc
@@ -251,6 +251,30 @@ def test_a_received_array_is_the_readers_own_and_lies_in_shared_memory() -> None
     assert np.array_equal(again, sent)
 
 
+def test_threads_are_given_frozen_arrays_where_they_lie_and_copies_of_others() -> None:
+    """T17: nothing that its writer can still change changes under a reader."""
+    frozen = np.arange(5000.0)
+    frozen.flags.writeable = False
+    of_bytes = np.frombuffer(b"x" * 20_000, np.uint8)
+    changing = np.arange(5000.0)
+    view = changing.view()
+    view.flags.writeable = False  # as pandas hands out what it goes on changing
+    given = [frozen, frozen[1000:3000].reshape(2, -1), of_bytes, changing, view]
+    channel = ipc.channel()
+    for lies_here in (True, False):
+        channel.write(*given, {"inside": [frozen]})
+        read = [channel.read()[1] for _ in given]
+        for array, arrived in zip(given, read, strict=True):
+            assert (array == arrived).all() and array.shape == arrived.shape
+            by_reference = lies_here and array is not changing and array is not view
+            assert np.shares_memory(array, arrived) is by_reference
+            assert arrived.flags.writeable is not by_reference
+        assert np.shares_memory(channel.read()[1]["inside"][0], frozen) is lies_here
+        changing += 1
+        assert (read[3] + 1 == changing).all() and (read[4] + 1 == changing).all()
+        pickle.dumps(channel)  # other processes may reach it from now on
+
+
 def test_a_list_that_contains_itself_arrives_as_such() -> None:
     """T17: cycles are found, not followed for ever."""
     channel = ipc.channel()
@@ -333,8 +357,7 @@ def test_a_full_channel_holds_its_writers_back() -> None:
     with pytest.raises(sl.Timeout, match="room"):
         channel.write(3, timeout=0.05)
     assert channel.num_items() == 2
-    reader = threading.Timer(0.1, channel.read)
-    reader.start()
+    reader = once_asleep(channel.read)
     assert channel.write(3, timeout=60) == OPEN
     reader.join()
     assert [channel.read()[1] for _ in range(2)] == [2, 3]
@@ -350,7 +373,7 @@ def test_waits_end_by_timeout_and_by_ctrl_c() -> None:
     with pytest.raises(TimeoutError):
         channel.read(False, 0.02)
     for wait in (channel.read, lambda: ipc.select([channel]), lambda: next(iter(channel))):
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        interrupt_once_asleep()
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             wait()
@@ -366,7 +389,7 @@ def test_select_takes_from_whichever_has_something() -> None:
     assert ipc.select([first, second]) == (second, OPEN, "b")
     with pytest.raises(sl.Timeout):
         ipc.select([first, second], timeout=0.02)
-    threading.Timer(0.05, first.write, ("a",)).start()
+    once_asleep(first.write, "a")
     assert ipc.select([first, second], timeout=60) == (first, OPEN, "a")
     first.write(None)
     first.close()

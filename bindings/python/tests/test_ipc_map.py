@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Stage, has_ended
+from conftest import Stage, has_ended, interrupt_once_asleep
 
 import syncline as sl
 from syncline import ipc
@@ -335,7 +335,7 @@ def test_workers_end_when_their_program_is_killed(stage: Stage) -> None:
 
 def test_ctrl_c_ends_a_join_and_a_second_one_may_follow() -> None:
     mapped = ipc.map(2, sleep_long)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    interrupt_once_asleep()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         mapped.join()

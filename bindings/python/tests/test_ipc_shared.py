@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import interrupt_once_asleep
 from test_ipc_channel import ANYTHING, Point, top_level
 
 import syncline as sl
@@ -398,7 +399,7 @@ def test_a_mutex_that_another_thread_holds() -> None:
     held.wait(20)
     with pytest.raises(sl.Timeout):
         mutex.lock(timeout=0.05)
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    interrupt_once_asleep()
     with pytest.raises(KeyboardInterrupt):
         mutex.lock()
     done.set()

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Stage, has_ended
+from conftest import Stage, has_ended, interrupt_once_asleep
 
 import syncline as sl
 from syncline import ipc
@@ -118,7 +118,7 @@ def test_a_forgotten_child_is_ended() -> None:
 
 def test_a_waiting_read_lets_other_threads_run_and_hears_ctrl_c() -> None:
     cat = ipc.spawn(file="cat")
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    interrupt_once_asleep()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         cat.stdout()

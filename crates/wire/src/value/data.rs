@@ -21,13 +21,24 @@ use std::sync::Arc;
 pub struct SharedBytes {
     owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
     range: Range<usize>,
+    lent: bool,
 }
 
 impl SharedBytes {
     /// All bytes of `owner`, which must always show the same ones.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> SharedBytes {
         let range = 0..(*owner).as_ref().len();
-        SharedBytes { owner, range }
+        SharedBytes { owner, range, lent: false }
+    }
+
+    /// The same for memory that others than values have, too (an interpreter's array): who is given it may not write there.
+    pub fn lent(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> SharedBytes {
+        SharedBytes { lent: true, ..SharedBytes::new(owner) }
+    }
+
+    /// Whether others than values have this memory.
+    pub fn is_lent(&self) -> bool {
+        self.lent
     }
 
     /// A part of them; none if it reaches outside.
@@ -36,7 +47,7 @@ impl SharedBytes {
             return None;
         }
         let range = self.range.start + part.start..self.range.start + part.end;
-        Some(SharedBytes { owner: Arc::clone(&self.owner), range })
+        Some(SharedBytes { owner: Arc::clone(&self.owner), range, lent: self.lent })
     }
 
     /// How many hold the owner, this one included: 1 says that nobody else can see these bytes through a value.

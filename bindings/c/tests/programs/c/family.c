@@ -52,6 +52,24 @@ static void channels(syncline_family *family)
     OK(syncline_value_free(item));
     FAILS(SYNCLINE_TIMEOUT, syncline_channel_read(channel, 0.01, &state, &item));
 
+    /* Threads are given a tensor where it lies; once other processes may reach the channel, it is copied. */
+    static double few[5000];
+    const size_t extent[1] = {5000};
+    const void *written, *read;
+    syncline_value *tensor;
+    OK(syncline_value_tensor(SYNCLINE_FLOAT64, extent, 1, few, &tensor));
+    OK(syncline_value_as_tensor(tensor, NULL, NULL, NULL, &written));
+    for (int reachable = 0; reachable < 2; ++reachable) {
+        OK(syncline_channel_write(channel, tensor, SOON, NULL));
+        OK(syncline_channel_read(channel, SOON, NULL, &item));
+        OK(syncline_value_as_tensor(item, NULL, NULL, NULL, &read));
+        CHECK((read == written) == !reachable);
+        OK(syncline_value_free(item));
+        OK(syncline_channel_handle(channel, &handle));
+        OK(syncline_value_free(handle));
+    }
+    OK(syncline_value_free(tensor));
+
     /* Handles travel through channels, and lead to the same one. */
     OK(syncline_channel_create(family, 1, 0, &narrow));
     OK(syncline_channel_handle(channel, &handle));

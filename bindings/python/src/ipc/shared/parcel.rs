@@ -3,7 +3,7 @@
 //! ```text
 //!   None bool int float str bytes, lists and dicts of these     plain values, which every language reads
 //!   tuples of these                                             [empty opaque, item…]
-//!   numpy.ndarray of our dtypes                                 a tensor: one copy in, none out
+//!   numpy.ndarray of our dtypes                                 a tensor: one copy in, none out; none at all between threads if it is frozen
 //!   channel, queue, mutex, table                                a handle
 //!   anything else                                               [opaque pickle, handle…, tensor…]: its buffers travel beside it
 //! ```
@@ -11,6 +11,7 @@
 //! connection goes another way (`values.rs`), which refuses them.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use pyo3::exceptions::PyRecursionError;
 use pyo3::intern;
@@ -18,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 use syncline::DType;
-use syncline::ipc::{Data, Shape, Value, WireError};
+use syncline::ipc::{Data, Shape, SharedBytes, Value, WireError};
 
 use super::handle::{handle_of, of_value};
 use crate::arrays::{presented, python as arrays};
@@ -29,6 +30,9 @@ use crate::view::View;
 /// As deep as plain lists and dicts may be nested; deeper ones are pickled, which follows objects that contain themselves.
 const DEEPEST: usize = 64;
 
+/// Bytes of a frozen array from which on threads share it: fewer are copied sooner.
+const WORTH_SHARING: usize = 8 << 10;
+
 /// An object that borrows its bytes and arrays from Python while it is written.
 pub(super) enum Parcel {
     Plain(Value<'static>),
@@ -36,6 +40,8 @@ pub(super) enum Parcel {
     Text(Py<PyString>),
     Bytes(Lent),
     Tensor(Lent, DType, Shape),
+    /// An array that nobody can change: threads are given its memory.
+    Frozen(SharedBytes, DType, Shape),
     List(Vec<Parcel>),
     Tuple(Vec<Parcel>),
     Map(Vec<(Parcel, Parcel)>),
@@ -146,6 +152,7 @@ impl Parcel {
             Parcel::Text(text) => text.to_str(py).is_ok_and(|text| text.len() <= SHORT),
             Parcel::Bytes(lent) => lent.bytes().len() <= SHORT,
             Parcel::Tensor(lent, ..) => lent.bytes().len() <= SHORT,
+            Parcel::Frozen(..) => false,
             Parcel::List(items) | Parcel::Tuple(items) => items.len() <= FEW && items.iter().all(|item| item.is_small(py)),
             Parcel::Map(pairs) => pairs.len() <= FEW && pairs.iter().all(|(key, value)| key.is_small(py) && value.is_small(py)),
             Parcel::Pickled { pickle, buffers, .. } => pickle.bytes().len() <= SHORT && buffers.is_empty(),
@@ -157,6 +164,9 @@ impl Parcel {
         let lent = Lent::by(object)?;
         let dtype = lent.dtype?;
         let shape = Shape::new(&lent.shape()).ok()?;
+        if lent.bytes().len() >= WORTH_SHARING && !lent.writable && is_frozen(object) {
+            return Some(Parcel::Frozen(SharedBytes::lent(Arc::new(lent)), dtype, shape));
+        }
         Some(Parcel::Tensor(lent, dtype, shape))
     }
 
@@ -195,6 +205,7 @@ impl Parcel {
             Parcel::Text(text) => Value::from(text.to_str(py).unwrap_or_default()),
             Parcel::Bytes(lent) => Value::from(lent.bytes()),
             Parcel::Tensor(lent, dtype, shape) => Value::tensor(*dtype, shape.clone(), lent.bytes())?,
+            Parcel::Frozen(bytes, dtype, shape) => Value::tensor(*dtype, shape.clone(), bytes.clone())?,
             Parcel::List(items) => Value::List(items.iter().map(|item| item.value(py)).collect::<Result<_, _>>()?),
             Parcel::Tuple(items) => {
                 let mark = std::iter::once(Ok(Value::Opaque((&[][..]).into())));
@@ -217,6 +228,18 @@ impl Parcel {
             }
         })
     }
+}
+
+/// Whether an array that is read-only lies on memory that is so, too: on bytes, or on an array that owns it. Others may be views of
+/// something that is still written to, as pandas hands them out.
+fn is_frozen(array: &Bound<'_, PyAny>) -> bool {
+    let py = array.py();
+    let Ok(base) = array.getattr(intern!(py, "base")) else { return false };
+    if base.is_none() || base.cast_exact::<PyBytes>().is_ok() {
+        return true;
+    }
+    let writable = || base.getattr(intern!(py, "flags"))?.getattr(intern!(py, "writeable"))?.is_truthy();
+    ndarray(py).is_some_and(|numpy| base.get_type().is(numpy)) && writable().is_ok_and(|writable| !writable) && is_frozen(&base)
 }
 
 fn flat(bytes: usize) -> Result<Shape, WireError> {
@@ -324,7 +347,10 @@ fn unpickled<'py>(py: Python<'py>, parts: Vec<Value<'_>>, held: Arrays) -> PyRes
 
 fn seen(data: Data<'_>, dtype: DType, dims: &[usize], held: Arrays) -> View {
     match data {
-        Data::Shared(bytes) => View::of_shared_bytes(bytes, dtype, dims, held == Arrays::Own),
+        Data::Shared(bytes) => {
+            let own = held == Arrays::Own && !bytes.is_lent();
+            View::of_shared_bytes(bytes, dtype, dims, own)
+        }
         data => View::of_bytes(data.to_vec(), dtype, dims),
     }
 }
