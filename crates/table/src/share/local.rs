@@ -529,11 +529,8 @@ impl Share for LocalShare {
     }
 
     fn finish(&self, worker: u32) {
-        // Nobody will come for what is published and left, such as the last add of a dead worker from elsewhere.
-        if self.has_unapplied(worker)
-            && self.posts[worker as usize].is_some()
-            && let Err(error) = self.apply_published(worker, None, Deadline::after(self.place.vigil.timeout()))
-        {
+        // Nobody will come for what is published and left, such as the last add of a dead worker, here or from elsewhere.
+        if let Err(error) = self.apply_left(worker, Deadline::after(self.place.vigil.timeout())) {
             tracing::warn!("{}: the last add of worker {worker} is not applied: {error}", self.place.title);
         }
         self.outboxes[worker as usize].finish();

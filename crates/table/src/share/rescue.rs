@@ -39,6 +39,16 @@ impl LocalShare {
         Ok(())
     }
 
+    /// Applies what a worker that makes no more adds has published, if its outbox is this process's to write or nobody's any more.
+    pub(super) fn apply_left(&self, worker: u32, by: Deadline) -> Result<(), Error> {
+        let (vigil, owner) = (&self.place.vigil, self.place.owners[worker as usize]);
+        if owner == vigil.me() {
+            return if self.has_unapplied(worker) { self.apply_published(worker, None, by).map(drop) } else { Ok(()) };
+        }
+        // Once its outbox is closed, nobody looks into it any more.
+        if vigil.has_ended(owner) { self.rescue(worker) } else { Ok(()) }
+    }
+
     /// Applies what a dead worker had published and closes its outbox. One survivor does it, the others wait for it.
     fn rescue(&self, worker: u32) -> Result<(), Error> {
         let vigil = &self.place.vigil;
