@@ -22,6 +22,7 @@ const STEPS: u64 = 10;
 #[test]
 fn as_a_rank() {
     tables::worker::work_if_asked();
+    tables::late::die_if_asked();
     tables::slow::measure_if_asked();
     training::train_if_asked();
 }
@@ -125,6 +126,28 @@ fn a_killed_worker_leaves_whole_adds_on_servers_elsewhere() {
         let words: String = workers.iter().map(Program::transcript).collect();
         assert_exact(&order, layout.workers(), &format!("{order}{words}\n"));
     }
+}
+
+#[test]
+fn an_add_that_counts_is_in_every_part_though_nobody_comes_to_look() {
+    if !ready() {
+        return;
+    }
+    let field = Field::new(2, Addresses::V4);
+    let mut counted = 0;
+    for moment in [1, 2, 3, 5, 40] {
+        let moment = moment.to_string();
+        let env = [(tables::late::MOMENT, moment.as_str()), ("SYNCLINE_ON_PEER_LOSS", "continue")];
+        let (mut workers, _servers) = SERVERS_ELSEWHERE.start(&field, &env);
+        workers.iter_mut().for_each(|program| _ = program.end(LIMIT));
+        let words: String = workers.iter().map(Program::transcript).collect();
+        let said = |program: &Program| program.transcript().lines().find(|line| line.starts_with("found")).map(str::to_owned);
+        let found: Vec<Option<String>> = workers[..3].iter().map(said).collect();
+        let whole = [0, 1].iter().any(|adds| found.iter().all(|line| line.as_ref() == Some(&format!("found {adds} to {adds}"))));
+        assert!(whole, "moment {moment}: half an add: {found:?}{words}");
+        counted += u32::from(found[0].as_deref() == Some("found 1 to 1"));
+    }
+    assert!(counted > 1, "it died each time before its add counted");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! adds of each worker it has seen, and a torn add shows wherever it was torn.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod late;
 pub(crate) mod slow;
 pub(crate) mod verdict;
 pub(crate) mod worker;

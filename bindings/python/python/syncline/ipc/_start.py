@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from typing import Any
 
-    Process = _children.Child | BaseProcess
+    _Process = _children.Child | BaseProcess
 
 METHODS = ("forkserver", "spawn", "fork")
 
@@ -41,7 +41,7 @@ def method_of(given: str | None) -> str:
     return method
 
 
-def started(method: str, number: int, channels: bytes, libraries: list[str]) -> Process:
+def started(method: str, number: int, channels: bytes, libraries: list[str]) -> _Process:
     """A process that does what a worker does; ``libraries`` are worth importing once for all."""
     if method == "forkserver" and _children.possible():
         return _children.bear(number, channels, libraries)
