@@ -11,10 +11,13 @@
 #[inline]
 pub(super) unsafe fn copy_racing(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise, passed on; the pieces make up the whole. The wide copy runs where it was found.
+    // SAFETY: the caller's promise, passed on. The wide copy runs where it was found.
     unsafe {
-        let done = if len >= WIDE && is_x86_feature_detected!("avx512f") { copy_wide(from, to, len) } else { 0 };
-        copy_x86(from.add(done), to.add(done), len - done);
+        if len >= WIDE && is_x86_feature_detected!("avx512f") {
+            copy_wide(from, to, len);
+        } else {
+            copy_x86(from, to, len);
+        }
     };
     #[cfg(not(target_arch = "x86_64"))]
     // SAFETY: the caller's promise, passed on.
@@ -54,7 +57,7 @@ const LINE: usize = 64;
 #[cfg(target_arch = "x86_64")]
 const WIDE: usize = 1024;
 
-/// Copies most of it, from the beginning, and says how much: at least [`WIDE`] bytes come in, and less than four lines are left over.
+/// Copies at least [`WIDE`] bytes by four lines a turn. The last four may lie across lines and cover some bytes twice, which costs less than a loop for the rest.
 ///
 /// Whole lines of `to` are written, whatever `malloc` made of its beginning: a store across two lines takes both. Four are read before the first is written,
 /// since a read whose address ends in the same twelve bits as a write under way waits for it. 1 MB into an array that begins 16 bytes behind a page: 24.9 → 22.5 µs;
@@ -64,11 +67,12 @@ const WIDE: usize = 1024;
 /// baseline that touches a register waits for them, 60 ns and more on a Xeon of the fourth generation, wherever that may be.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn copy_wide(from: *const u8, to: *mut u8, len: usize) -> usize {
+unsafe fn copy_wide(from: *const u8, to: *mut u8, len: usize) {
     use std::arch::asm;
     let head = to.align_offset(LINE);
     let turns = (len - head) / (4 * LINE); // at least three, of `WIDE` bytes without less than a line
-    // SAFETY: as in `copy_x86`: first the 64 bytes that the head is a part of, then `turns` times four lines behind the head, all of them within `len`.
+    // SAFETY: as in `copy_x86`: first the 64 bytes that the head is a part of, then `turns` times four lines behind the head, then
+    // the last four, all of them within `len`.
     unsafe {
         asm!(
             "vmovups {a}, [{from}]",
@@ -88,19 +92,28 @@ unsafe fn copy_wide(from: *const u8, to: *mut u8, len: usize) -> usize {
             "add {to}, 256",
             "dec {turns}",
             "jnz 2b",
+            "vmovups {a}, [{last_from}]",
+            "vmovups {b}, [{last_from} + 64]",
+            "vmovups {c}, [{last_from} + 128]",
+            "vmovups {d}, [{last_from} + 192]",
+            "vmovups [{last_to}], {a}",
+            "vmovups [{last_to} + 64], {b}",
+            "vmovups [{last_to} + 128], {c}",
+            "vmovups [{last_to} + 192], {d}",
             "vzeroupper",
             a = out(zmm_reg) _,
             b = out(zmm_reg) _,
             c = out(zmm_reg) _,
             d = out(zmm_reg) _,
             head = in(reg) head,
+            last_from = in(reg) from.add(len - 4 * LINE),
+            last_to = in(reg) to.add(len - 4 * LINE),
             from = inout(reg) from => _,
             to = inout(reg) to => _,
             turns = inout(reg) turns => _,
             options(nostack),
         );
     }
-    head + turns * 4 * LINE
 }
 
 /// Lines by way of four registers to memory itself, asked for 1 KB ahead; there is at least one, and `to` begins on a line.
@@ -138,51 +151,64 @@ unsafe fn stream_lines(from: *const u8, to: *mut u8, lines: usize) {
     }
 }
 
-/// 64 bytes a turn through four registers of the baseline, then the rest by bytes.
+/// 64 bytes a turn through four registers of the baseline, then 16 at a time, of which the last may cover some twice; less than 16 byte by byte.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn copy_x86(from: *const u8, to: *mut u8, len: usize) {
     use std::arch::asm;
-    // SAFETY: reads exactly `len` bytes at `from` and writes as many at `to`, both valid by the caller's promise. The
+    if len < 16 {
+        // SAFETY: the caller's promise, passed on.
+        return unsafe { copy_volatile(from, to, len) };
+    }
+    // SAFETY: reads exactly the `len` bytes at `from` and writes as many at `to`, both valid by the caller's promise; there are 16 at least. The
     // loads may race with stores of other processes: in assembly that is no undefined behaviour, each byte is then the
-    // old or the new one. Only the named registers and the flags change; the direction flag is clear on entry by the ABI.
+    // old or the new one. Only the named registers and the flags change.
     unsafe {
         asm!(
             "test {turns}, {turns}",
             "jz 3f",
             "2:",
-            "movups {a}, [rsi]",
-            "movups {b}, [rsi + 16]",
-            "movups {c}, [rsi + 32]",
-            "movups {d}, [rsi + 48]",
-            "movups [rdi], {a}",
-            "movups [rdi + 16], {b}",
-            "movups [rdi + 32], {c}",
-            "movups [rdi + 48], {d}",
-            "add rsi, 64",
-            "add rdi, 64",
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 16]",
+            "movups {c}, [{from} + 32]",
+            "movups {d}, [{from} + 48]",
+            "movups [{to}], {a}",
+            "movups [{to} + 16], {b}",
+            "movups [{to} + 32], {c}",
+            "movups [{to} + 48], {d}",
+            "add {from}, 64",
+            "add {to}, 64",
             "dec {turns}",
             "jnz 2b",
             "3:",
-            "test rcx, rcx",
-            "jz 4f",
-            "rep movsb",
+            "test {sixteens}, {sixteens}",
+            "jz 5f",
             "4:",
+            "movups {a}, [{from}]",
+            "movups [{to}], {a}",
+            "add {from}, 16",
+            "add {to}, 16",
+            "dec {sixteens}",
+            "jnz 4b",
+            "5:",
+            "movups {a}, [{last_from}]",
+            "movups [{last_to}], {a}",
             turns = inout(reg) len / 64 => _,
+            sixteens = inout(reg) len % 64 / 16 => _,
             a = out(xmm_reg) _,
             b = out(xmm_reg) _,
             c = out(xmm_reg) _,
             d = out(xmm_reg) _,
-            inout("rsi") from => _,
-            inout("rdi") to => _,
-            inout("rcx") len % 64 => _,
+            last_from = in(reg) from.add(len - 16),
+            last_to = in(reg) to.add(len - 16),
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
             options(nostack),
         );
     }
 }
 
 /// Word by word where both ends allow it, else byte by byte.
-#[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "other processors, and the tests"))]
 unsafe fn copy_volatile(from: *const u8, to: *mut u8, len: usize) {
     let mut done = 0;
     if from.addr() % 8 == to.addr() % 8 {
@@ -213,7 +239,10 @@ mod tests {
         let source: Vec<u8> = (0..2000).map(|i| (i * 7 / 3) as u8).collect();
         for copy in [copy_racing as unsafe fn(*const u8, *mut u8, usize), copy_racing_past_cache, copy_volatile] {
             for (skip, shift) in [(0, 0), (1, 1), (3, 0), (8, 5), (0, 16), (7, 63)] {
-                for len in [0, 1, 7, 8, 15, 63, 64, 65, 127, 128, 200, 1023, 1024, 1025, 1100, 1279, 1280, 1343, 1344, 1800] {
+                for len in [
+                    0, 1, 7, 8, 15, 16, 17, 31, 32, 48, 63, 64, 65, 127, 128, 200, 255, 1023, 1024, 1025, 1100, 1279, 1280, 1343, 1344,
+                    1800,
+                ] {
                     let mut target = vec![0xee; 2000];
                     // SAFETY: both ranges lie inside their vectors (63 + 1800 < 2000).
                     unsafe { copy(source.as_ptr().add(skip), target.as_mut_ptr().add(shift), len) };
