@@ -38,6 +38,8 @@ pub mod pipe;
 mod placed;
 pub mod presence;
 pub mod queue;
+#[cfg(not(loom))]
+mod racing_copy;
 pub mod ring;
 pub mod segment;
 #[cfg(not(loom))]

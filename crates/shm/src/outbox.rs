@@ -8,6 +8,9 @@
 //! or change until it is applied. *applied* counts whole adds, *progress* how far the next one has come; both are
 //! written by whoever applies, normally the owner, after its death a survivor that put itself down as *rescuer*.
 //!
+//! Whole adds of a small table stand in *slots*, which are used in turn: so a neighbour may still copy one that is applied already, and ask
+//! afterwards whether its slot was needed again meanwhile ([`Outbox::copy_slot`]).
+//!
 //! A delta of the whole table may instead be *lent*: the entry says in which array of shared memory it stands.
 //!
 //! Cost: one copy of the delta (the stage; none when it is lent), three stores. Memory: what the largest add needed, taken when first used.
@@ -19,12 +22,16 @@ use std::sync::Arc;
 use crate::mapping::HUGE;
 use crate::mortality::moment;
 use crate::placed::{AtomicWord, Line, Placed, Shared};
+use crate::racing_copy::copy_racing;
 use crate::segment::Segment;
+use crate::sync::{Ordering, fence};
 
 /// Adds that may wait in one outbox.
 pub const ENTRIES: u64 = 256;
 const ENTRIES_AT: usize = 4096;
 const BODY_AT: usize = ENTRIES_AT + ENTRIES as usize * size_of::<EntryWords>();
+/// Slots of a small table's adds. A worker may be so many adds ahead of what is applied.
+pub const SLOTS: u64 = 64;
 /// Pieces of the body begin on cache lines.
 const ALIGN: usize = 64;
 /// Progress says which add it belongs to by the low bits of its number, so that a stale word is known as such.
@@ -247,6 +254,21 @@ impl Outbox {
         unsafe { std::slice::from_raw_parts(self.body.as_ptr().add(range.start), range.len()) }
     }
 
+    /// Copies the delta of whole add `sequence` out of its slot. False when it does not stand in one, or not any more.
+    #[inline]
+    pub fn copy_slot(&self, sequence: u64, out: &mut [u8]) -> bool {
+        let Some(entry) = self.entry(sequence) else { return false };
+        if entry.ids.is_some() || entry.lent.is_some() || entry.delta != slot_of(sequence, out.len()) {
+            return false;
+        }
+        // SAFETY: `entry` checked that the range lies inside the body; `out` is the caller's own and as long. The bytes may change
+        // under the copy, which it allows; the look below tells.
+        unsafe { copy_racing(self.body.as_ptr().add(entry.delta.start), out.as_mut_ptr(), out.len()) };
+        fence(Ordering::Acquire); // the copy's loads stay before the look; pairs with the fence in `publish`, behind which a slot is filled again
+        // The next to stand there is add `sequence + SLOTS`, and its owner begins with it after it has published the one before.
+        self.published() < sequence + SLOTS - 1
+    }
+
     /// Asks for some bytes ahead of their use; a hint that changes nothing.
     #[inline]
     pub fn prefetch(&self, range: Range<usize>) {
@@ -271,13 +293,23 @@ impl Outbox {
 
     /// The owner's end. A process makes it once.
     pub fn post(self: &Arc<Self>) -> Post {
-        Post { outbox: Arc::clone(self), used: 0, budget: 0, staged: None }
+        Post { outbox: Arc::clone(self), slot: 0, behind_slots: 0, used: 0, budget: 0, staged: None }
     }
+}
+
+/// Where a whole add of `bytes` bytes stands in the body, in slots of that size.
+fn slot_of(sequence: u64, bytes: usize) -> Range<usize> {
+    let start = (sequence % SLOTS) as usize * bytes.next_multiple_of(ALIGN);
+    start..start + bytes
 }
 
 /// The owner's end of an outbox.
 pub struct Post {
     outbox: Arc<Outbox>,
+    /// Bytes of a whole add where those have slots, else 0.
+    slot: usize,
+    /// Where the body begins for all other adds.
+    behind_slots: usize,
     /// Bytes of the body in use, from its beginning.
     used: usize,
     /// The largest amount that may be in use before the outbox has to run empty.
@@ -298,47 +330,92 @@ pub enum Full {
 }
 
 impl Post {
+    /// Keeps the beginning of the body for slots of `bytes` bytes, in which whole adds stand from now on. Before the first add only.
+    ///
+    /// # Panics
+    /// When the body is too small, or was used already.
+    pub fn set_slots(&mut self, bytes: usize) {
+        let end = slot_of(SLOTS - 1, bytes).end.next_multiple_of(ALIGN);
+        assert!(
+            self.used == 0 && self.outbox.published() == 0 && end <= self.outbox.body_len,
+            "slots are set apart in a new outbox, and fit"
+        );
+        (self.slot, self.behind_slots, self.used) = (bytes, end, end);
+    }
+
+    /// Asks for the slot of a whole add that may come, ahead of its being written: whoever read it last lets go of its lines meanwhile.
+    #[inline]
+    pub fn prefetch_slot(&self, sequence: u64) {
+        #[cfg(target_arch = "x86_64")]
+        for line in slot_of(sequence, self.slot).step_by(ALIGN) {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            // SAFETY: a prefetch writes nothing and cannot fault; the address lies inside the body (`set_slots`).
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.outbox.body.as_ptr().add(line).cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = sequence;
+    }
+
     /// Makes room for add `sequence` with `ids` row ids and `delta` bytes, when `applied` adds are applied.
     ///
     /// What is in flight is kept to one buffer of about the largest add (at least `least` bytes): when more is asked
     /// for, the outbox must run empty first and is then used from its beginning again, so that its pages stay few.
     pub fn room(&mut self, sequence: u64, applied: u64, ids: Option<usize>, delta: usize, least: usize) -> Result<Room<'_>, Full> {
         let need = ids.map_or(0, |ids| (ids * 8).next_multiple_of(ALIGN)) + delta.next_multiple_of(ALIGN);
-        if need > self.outbox.body_len {
-            return Err(Full::Never { room: self.outbox.body_len });
+        let room = self.outbox.body_len - self.behind_slots;
+        if need > room {
+            return Err(Full::Never { room });
         }
         let empty = applied + 1 >= sequence;
         if empty {
-            self.used = 0;
+            self.used = self.behind_slots;
         }
-        let budget = self.budget.max(need).max(least).min(self.outbox.body_len);
+        if ids.is_none() && delta == self.slot && self.slot > 0 {
+            let slot = slot_of(sequence, delta);
+            return if sequence > applied + SLOTS {
+                Err(Full::Wait)
+            } else {
+                Ok(self.room_at(sequence, None, slot.start..slot.start, slot, self.used))
+            };
+        }
+        let budget = self.budget.max(need).max(least).min(room);
         if budget > self.budget && need >= HUGE {
             // Only saves time: huge pages where there are some. Without them, or without memory, pages come as they are touched.
-            let _ = self.outbox.segment.reserve(BODY_AT, need);
+            let _ = self.outbox.segment.reserve(BODY_AT + self.behind_slots, need);
         }
         self.budget = budget;
-        if self.used + need > self.budget || sequence > applied + ENTRIES {
+        if self.used + need > self.behind_slots + self.budget || sequence > applied + ENTRIES {
             return Err(Full::Wait);
         }
         let ids_at = self.used;
         let delta_at = ids_at + ids.map_or(0, |ids| (ids * 8).next_multiple_of(ALIGN));
+        Ok(self.room_at(sequence, ids, ids_at..delta_at, delta_at..delta_at + delta, ids_at + need))
+    }
+
+    /// The entry of add `sequence` with these places in the body, which nothing published uses.
+    fn room_at(&mut self, sequence: u64, ids: Option<usize>, ids_room: Range<usize>, delta_room: Range<usize>, end: usize) -> Room<'_> {
         let words = &self.outbox.entries[(sequence % ENTRIES) as usize];
         words.sequence.set(0);
         words.rows.set(ids.map_or(WHOLE, |ids| ids as u64));
-        words.ids_at.set(ids_at as u64);
-        words.delta_at.set(delta_at as u64);
-        words.delta_len.set(delta as u64);
+        words.ids_at.set(ids_room.start as u64);
+        words.delta_at.set(delta_room.start as u64);
+        words.delta_len.set(delta_room.len() as u64);
         words.lent.set(0);
-        // SAFETY: `need` bytes from `used` on lie inside the body; nothing published stands there, because either the
-        // outbox is empty or `used` is behind all that is in flight; the borrow of `self` keeps others of this process out.
-        let (ids_room, delta_room) = unsafe {
+        assert!(
+            ids.unwrap_or(0) * 8 <= ids_room.len() && ids_room.end <= delta_room.start && delta_room.end <= self.outbox.body_len,
+            "room in the body"
+        );
+        // SAFETY: both ranges lie inside the body and apart (checked above). Nothing published that is not applied stands there: behind the slots either
+        // the outbox is empty or `used` is behind all that is in flight, and a slot was last used for an add that is applied; whoever still copies
+        // from it throws the copy away (`copy_slot`). The borrow of `self` keeps others of this process out.
+        let (ids, delta) = unsafe {
             let at = self.outbox.body.as_ptr();
             (
-                std::slice::from_raw_parts_mut(at.add(ids_at).cast::<i64>(), ids.unwrap_or(0)),
-                std::slice::from_raw_parts_mut(at.add(delta_at), delta),
+                std::slice::from_raw_parts_mut(at.add(ids_room.start).cast::<i64>(), ids.unwrap_or(0)),
+                std::slice::from_raw_parts_mut(at.add(delta_room.start), delta_room.len()),
             )
         };
-        Ok(Room { ids: ids_room, delta: delta_room, end: ids_at + need })
+        Room { ids, delta, end }
     }
 
     /// Completes the entry whose room was filled up to `end` ([`Room::end`]); it does not count yet.
@@ -453,6 +530,35 @@ mod tests {
         let end = post.room(3, 2, None, 500, 1024).unwrap().end;
         post.stage(3, [0; 4], end);
         assert_eq!(outbox.entry(3).unwrap().delta.start, 0);
+    }
+
+    #[test]
+    fn a_slot_is_read_until_it_is_needed_again() {
+        let outbox = outbox(1 << 20);
+        let mut post = outbox.post();
+        post.set_slots(100);
+        let mut add = |sequence: u64, applied: u64| {
+            let room = post.room(sequence, applied, None, 100, 1024)?;
+            room.delta.fill(sequence as u8);
+            let end = room.end;
+            post.stage(sequence, [0; 4], end);
+            assert!(post.publish(sequence));
+            Ok(())
+        };
+        let mut copy = [0; 100];
+        assert!(!outbox.copy_slot(1, &mut copy), "nothing stands there yet");
+        (1..SLOTS).for_each(|sequence| add(sequence, sequence - 1).unwrap());
+        assert!(outbox.copy_slot(1, &mut copy) && copy == [1; 100], "it is applied, and still there");
+        assert_eq!(add(SLOTS + 1, 0), Err(Full::Wait));
+        add(SLOTS, 0).unwrap();
+        assert!(!outbox.copy_slot(1, &mut copy), "its owner may be writing there");
+        assert!(outbox.copy_slot(2, &mut copy) && copy == [2; 100]);
+        let ids = post.room(SLOTS + 1, SLOTS, Some(2), 100, 1024).unwrap();
+        ids.delta.fill(0xee);
+        let end = ids.end;
+        post.stage(SLOTS + 1, [0; 4], end);
+        assert!(post.publish(SLOTS + 1) && !outbox.copy_slot(SLOTS + 1, &mut copy), "rows stand elsewhere");
+        assert!(outbox.copy_slot(3, &mut copy) && copy == [3; 100], "and disturb no slot");
     }
 
     #[test]

@@ -20,13 +20,16 @@ pub const MOST_LANES: usize = 10;
 /// Bytes of scratch of a hand: a block of values and states, the widest and the most there are.
 pub(super) const SCRATCH: usize = 96 << 10;
 
+/// A record that says how many rounds the whole store has seen.
+pub(super) const OF_ROUNDS: u64 = u64::MAX;
+
 /// The words of a hand.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(super) struct Record {
     /// The stripe the record is about, plus one; 0 is no change under way.
     pub(super) armed: AtomicU64,
-    /// Which word tells the progress: 0 is the stripe's own, w + 1 the outbox of worker w.
+    /// Which word tells the progress: 0 is the stripe's own, w + 1 the outbox of worker w, [`OF_ROUNDS`] the store's rounds.
     pub(super) progress_of: AtomicU64,
     /// What it will say.
     pub(super) progress: AtomicU64,

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::hand::{MOST_LANES, Record, SCRATCH};
-use super::{LANES_OF_A_CHANGE, Store, racing_copy};
+use super::hand::{MOST_LANES, OF_ROUNDS, Record, SCRATCH};
+use super::{LANES_OF_A_CHANGE, Store};
 use crate::mortality::moment;
 use crate::placed::{AtomicWord, Shared};
+use crate::racing_copy;
 use crate::segment::Segment;
 use crate::stripe::Busy;
 use crate::sync::Ordering;
@@ -60,6 +61,8 @@ pub struct Hold<'a> {
 pub enum Progress<'a> {
     /// The stripe's own word.
     Stripe(u64),
+    /// The rounds of the store, of which this stripe is all.
+    Rounds(u64),
     /// The outbox of worker `worker`.
     Outbox {
         /// Whose.
@@ -69,6 +72,18 @@ pub enum Progress<'a> {
         /// What it will say.
         value: u64,
     },
+}
+
+impl Progress<'_> {
+    /// Which word a record names, and what it will say.
+    #[inline]
+    fn in_a_record(&self) -> (u64, u64) {
+        match self {
+            Progress::Stripe(value) => (0, *value),
+            Progress::Rounds(value) => (OF_ROUNDS, *value),
+            Progress::Outbox { worker, value, .. } => (u64::from(*worker) + 1, *value),
+        }
+    }
 }
 
 impl<'a> Hold<'a> {
@@ -140,10 +155,7 @@ impl<'a> Hold<'a> {
         record.copy[0].len.store(len as u64, Ordering::Relaxed);
         record.copy[0].from.store(0, Ordering::Relaxed);
         record.copies.store(1, Ordering::Relaxed);
-        let (of, value) = match &progress {
-            Progress::Stripe(value) => (0, *value),
-            Progress::Outbox { worker, value, .. } => (u64::from(*worker) + 1, *value),
-        };
+        let (of, value) = progress.in_a_record();
         record.progress_of.store(of, Ordering::Relaxed);
         record.progress.store(value, Ordering::Relaxed);
         moment();
@@ -152,10 +164,7 @@ impl<'a> Hold<'a> {
         // SAFETY: as in `change`. Whole lines at once, which the library's copy of a few KB does not promise.
         unsafe { racing_copy::copy_racing(self.hand.scratch.as_ptr(), at.as_ptr(), len) };
         moment();
-        match progress {
-            Progress::Stripe(value) => self.store.stripe(self.index).progress.set(value),
-            Progress::Outbox { word, value, .. } => word.set(value),
-        }
+        self.say(progress);
         moment();
         record.armed.store(0, Ordering::Release);
         moment();
@@ -260,15 +269,21 @@ impl<'a> Hold<'a> {
         compute(values, &mut states[..lanes.len() - 1]);
     }
 
+    #[inline]
+    fn say(&self, progress: Progress<'_>) {
+        match progress {
+            Progress::Stripe(value) => self.store.stripe(self.index).progress.set(value),
+            Progress::Rounds(value) => self.store.header.rounds().raise(value),
+            Progress::Outbox { word, value, .. } => word.set(value),
+        }
+    }
+
     /// Arms the record, whose copies are written down and whose new contents stand in the scratch, and does what it says.
     #[inline]
     fn carry_out(&mut self, elements: Range<u64>, lanes: &[usize], progress: Progress<'_>) {
         let record = &*self.hand.record;
         let count = (elements.end - elements.start) as usize;
-        let (of, value) = match &progress {
-            Progress::Stripe(value) => (0, *value),
-            Progress::Outbox { worker, value, .. } => (u64::from(*worker) + 1, *value),
-        };
+        let (of, value) = progress.in_a_record();
         record.copies.store(lanes.len() as u64, Ordering::Relaxed);
         record.progress_of.store(of, Ordering::Relaxed);
         record.progress.store(value, Ordering::Relaxed);
@@ -285,10 +300,7 @@ impl<'a> Hold<'a> {
             from += len.next_multiple_of(64);
             moment();
         }
-        match progress {
-            Progress::Stripe(value) => self.store.stripe(self.index).progress.set(value),
-            Progress::Outbox { word, value, .. } => word.set(value),
-        }
+        self.say(progress);
         moment();
         record.armed.store(0, Ordering::Release);
         moment();

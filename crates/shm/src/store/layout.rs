@@ -106,6 +106,7 @@ pub struct Header {
     epoch: Line<AtomicWord>,
     count: Line<AtomicWord>,
     reserved: Line<AtomicWord>,
+    rewrites: Line<AtomicWord>,
     notes: [Line<[AtomicWord; 8]>; 2],
 }
 
@@ -128,6 +129,11 @@ impl Header {
     /// How many lanes have taken their memory after the store was made.
     pub fn reserved(&self) -> &AtomicWord {
         &self.reserved
+    }
+
+    /// How often values were written that no change brought about, so that copies of them are known to be old.
+    pub fn rewrites(&self) -> &AtomicWord {
+        &self.rewrites
     }
 
     /// What is to be remembered from round to round: even rounds write the one, odd rounds the other.

@@ -14,13 +14,12 @@
 mod hand;
 mod hold;
 mod layout;
-mod racing_copy;
 
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use hand::{HandParts, Record, SCRATCH};
+use hand::{HandParts, OF_ROUNDS, Record, SCRATCH};
 pub use hand::{MOST_LANES, Part};
 pub use hold::{Hand, Hold, Progress, block_elements};
 use layout::{HAND, PAGE, PARTS_AT, RECORD};
@@ -29,6 +28,7 @@ pub use layout::{Header, LANES_OF_A_CHANGE, Layout, MEASURE_WORDS, Measure, Stam
 use crate::mortality::moment;
 pub use crate::placed::AtomicWord;
 use crate::placed::Shared;
+use crate::racing_copy;
 use crate::segment::Segment;
 pub use crate::stripe::{Busy, StripeWord};
 use crate::sync::{Ordering, fence};
@@ -313,7 +313,11 @@ impl Store {
 
     #[inline]
     fn say_progress(&self, index: usize, of: u64, value: u64, outbox: &dyn Fn(u64, u64)) {
-        if of == 0 { self.stripe(index).progress.set(value) } else { outbox(of, value) }
+        match of {
+            0 => self.stripe(index).progress.set(value),
+            OF_ROUNDS => self.header.rounds().raise(value),
+            _ => outbox(of, value),
+        }
     }
 }
 

@@ -1,15 +1,15 @@
 //! Copies out of memory that another thread or process may be writing at the same moment.
 //!
-//! A reader of a stripe copies first and asks afterwards whether the bytes were still. Rust has no copy that may race,
+//! A reader of a stripe, or of somebody's add, copies first and asks afterwards whether the bytes were still. Rust has no copy that may race,
 //! so it is made of loads the compiler cannot reason about: assembly on x86-64, volatile words elsewhere. A torn copy
-//! is then merely wrong bytes, which the stripe's word makes the reader throw away.
+//! is then merely wrong bytes, which a word beside them makes the reader throw away.
 
 /// Copies `len` bytes from `from`, which may change meanwhile, to `to`.
 ///
 /// # Safety
 /// `from..from+len` is mapped and readable, `to..to+len` is private to the caller and writable, and they do not overlap.
 #[inline]
-pub(super) unsafe fn copy_racing(from: *const u8, to: *mut u8, len: usize) {
+pub(crate) unsafe fn copy_racing(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promise, passed on. The wide copy runs where it was found.
     unsafe {
@@ -30,7 +30,7 @@ pub(super) unsafe fn copy_racing(from: *const u8, to: *mut u8, len: usize) {
 ///
 /// # Safety
 /// As there.
-pub(super) unsafe fn copy_racing_past_cache(from: *const u8, to: *mut u8, len: usize) {
+pub(crate) unsafe fn copy_racing_past_cache(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promise, passed on: the three pieces make up the whole, and the middle one begins on a line of `to`.
     unsafe {
