@@ -100,6 +100,9 @@ impl LocalShare {
         let published = outbox.published();
         for sequence in outbox.applied() + 1..=published {
             let add = self.published_add(worker, sequence)?;
+            if add.entry.ids.is_none() {
+                self.take_turns(&hand, worker, sequence);
+            }
             let last = sequence == published && add.entry.ids.is_none();
             let emit = if last { emit.as_mut().map(|emit| &mut **emit as &mut dyn Emit) } else { None };
             emitted = emit.is_some() && !backs_up && outbox.progress(sequence) == 0;

@@ -11,8 +11,9 @@ use syncline_shm::store::{Hand, Layout, Store, block_elements};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::copy_past_cache;
 
-use super::direct::Turns;
 use super::emit::IntoArray;
+use super::replica::Replica;
+use super::turns::Turns;
 use super::{Emit, LaneInfo, Selection, Share};
 use crate::arrays::Arrays;
 use crate::gradient::{self, Gradient};
@@ -23,6 +24,8 @@ use crate::{AddOptions, Consistency, Spec, Updater};
 const STRIPE: usize = 64 << 10;
 /// Bytes of values that one change touches: old, delta, new and result stay in the first-level cache together.
 pub(super) const BLOCK: usize = 8 << 10;
+/// Bytes of values that an add may change without a detour through an outbox: they fit the scratch of a hand, and together with it a core's own cache.
+const DIRECT: usize = 64 << 10;
 /// An outbox may always hold this much before it has to run empty.
 pub(crate) const LEAST_IN_FLIGHT: usize = 1 << 20;
 /// Adds up to this size are applied at once: the table is in the cache, and nobody gains by waiting.
@@ -102,6 +105,8 @@ pub(crate) struct LocalShare {
     posts: Vec<Option<Mutex<Post>>>,
     /// Elements of one change.
     pub(crate) block: u64,
+    /// Elements of an add that is one change.
+    pub(super) direct: u64,
     /// The same where only values change: a gradient table has fewer elements in a change of all its states.
     pub(crate) block_of_values: u64,
     /// This process is the only one that has the share: nobody can inherit, so nothing needs a record.
@@ -109,6 +114,8 @@ pub(crate) struct LocalShare {
     /// Whole deltas of all workers together are more than a cache holds.
     stages_past_cache: bool,
     pub(super) turns: Turns,
+    /// The last state as this worker knows it, where that saves a way.
+    pub(super) replica: Option<Replica>,
     /// Where the neighbours sleep.
     bells: Vec<syncline_shm::Shared<Bell>>,
     /// Deaths that were looked after.
@@ -124,7 +131,16 @@ impl LocalShare {
     pub(crate) fn new(place: Place, store: Store, outboxes: Vec<Arc<Outbox>>) -> LocalShare {
         let me = place.vigil.me();
         let hand = place.hands.iter().position(|rank| *rank == me).expect("this process is in its neighbourhood") as u32;
-        let posts = place.owners.iter().zip(&outboxes).map(|(owner, outbox)| (*owner == me).then(|| Mutex::new(outbox.post()))).collect();
+        let bytes = store.layout().elements as usize * place.spec.dtype().size();
+        let replica = Replica::for_share(&place, bytes);
+        let post = |outbox: &Arc<Outbox>| {
+            let mut post = outbox.post();
+            if replica.is_some() {
+                post.set_slots(bytes);
+            }
+            Mutex::new(post)
+        };
+        let posts = place.owners.iter().zip(&outboxes).map(|(owner, outbox)| (*owner == me).then(|| post(outbox))).collect();
         let widest: Vec<usize> = store.layout().lanes.iter().copied().take(1).chain([8, 8]).collect();
         let dtype = place.spec.dtype();
         let workers = place.workers.len();
@@ -137,11 +153,17 @@ impl LocalShare {
             hand: Mutex::new(store.hand(hand)),
             posts,
             block: if gradient.is_some() { gradient::BLOCK } else { block },
+            direct: match &gradient {
+                Some(_) => gradient::BLOCK,
+                None if place.spec.updater.is_stateless() => (DIRECT / dtype.size()) as u64,
+                None => block,
+            },
             block_of_values: block,
             gradient,
             alone: place.hands.len() == 1 && place.workers.len() == 1,
-            stages_past_cache: store.layout().elements as usize * dtype.size() * workers >= STAGED_PAST_CACHE,
+            stages_past_cache: bytes * workers >= STAGED_PAST_CACHE,
             turns: Turns::new(),
+            replica,
             bells: place.hands.iter().filter_map(|rank| place.vigil.bell(*rank)).collect(),
             store,
             outboxes,
@@ -287,10 +309,14 @@ impl LocalShare {
 
     /// Makes a staged add count, and applies it if that is better done now.
     pub(crate) fn publish_add(&self, worker: u32, sequence: u64, by: Deadline) -> Result<(), Error> {
-        let published = self.post(worker)?.publish(sequence);
-        if !published {
+        let mut post = self.post(worker)?;
+        if !post.publish(sequence) {
             return Ok(()); // a number that counts already
         }
+        if self.replica.is_some() {
+            post.prefetch_slot(sequence + 1);
+        }
+        drop(post);
         match self.place.spec.consistency {
             Consistency::Sync => {
                 // Only the last add of a round lets anyone go. Of several at once the fence in `publish` picks one: each
@@ -358,6 +384,7 @@ impl LocalShare {
     pub(crate) fn get(&self, worker: u32, own_adds: u64, rows: Selection<'_>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
         self.enter("get")?;
         match rows {
+            Selection::All if self.get_by_replica(worker, own_adds, out, by)? => Ok(()),
             Selection::All => {
                 let element = self.dtype.size();
                 self.catch_up(worker, own_adds, Some(&mut IntoArray { past_cache: out.len() >= GOT_PAST_CACHE, out, element }), by)

@@ -8,9 +8,11 @@ mod emit;
 mod lending;
 mod local;
 mod parts;
+mod replica;
 mod rescue;
 mod rounds;
 mod taking;
+mod turns;
 
 use std::ops::Range;
 

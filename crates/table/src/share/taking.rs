@@ -149,6 +149,9 @@ impl LocalShare {
 
     #[cold]
     fn read_slowly(&self, lane: usize, elements: Range<u64>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
+        if lane == 0 && self.read_in_turn(elements.clone(), out, by)? {
+            return Ok(());
+        }
         let index = self.store.stripe_of(elements.start);
         let mut backoff = Backoff::new(by);
         loop {
@@ -176,6 +179,7 @@ impl LocalShare {
             at = end;
             done += len;
         }
+        self.store.header().rewrites().advance();
         Ok(())
     }
 

@@ -1,0 +1,117 @@
+//! A small table of a sync job as each worker keeps it for itself, so that a round is one exchange and not two.
+//!
+//! Where a round is applied in the store, one worker fetches everybody's deltas, and then everybody fetches the result: twice the way between two
+//! cores. A worker with a copy of the last state fetches the others' deltas itself, adds them up in order of worker, as whoever applies a round does, and has the
+//! same bits without asking anybody. The store follows some rounds behind, by one copy of such a state; rounds that it has not seen stand in the outboxes,
+//! so whoever needs it up to date (a save, a worker of another host, a get of rows) applies them as ever.
+//!
+//! Cost of an add and a get with n workers: the delta into a slot of the outbox, n − 1 deltas out of slots, two passes over the copy.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use syncline_cluster::{Deadline, Error};
+use syncline_shm::outbox::SLOTS;
+use syncline_shm::store::Progress;
+
+use super::{LocalShare, Place};
+use crate::updater::apply_in_place;
+use crate::{Consistency, Updater};
+
+/// All workers' deltas of a round together that each of them may fetch: beyond it the ways between the cores are busier than one more exchange costs.
+const FETCHED: usize = 32 << 10;
+/// So many rounds the store may be behind before worker 0 brings it up, and twice as many before anybody does.
+const BEHIND: u64 = 8;
+const _: () = assert!(2 * BEHIND < SLOTS, "outboxes have room while the store is behind");
+
+/// The state of a table after a round.
+pub(super) struct Replica(Mutex<State>);
+
+struct State {
+    /// After which round; none when the values mean nothing.
+    round: Option<u64>,
+    /// What the store's count of rewrites said when they were read there.
+    rewrites: u64,
+    values: Vec<u8>,
+    /// Room for somebody's delta.
+    delta: Vec<u8>,
+}
+
+impl Replica {
+    /// For shares whose rounds are sums of small whole arrays, of which there are several.
+    pub(super) fn for_share(place: &Place, bytes: usize) -> Option<Replica> {
+        let spec = &place.spec;
+        let small = bytes > 0 && bytes.checked_mul(place.workers.len()).is_some_and(|all| all <= FETCHED);
+        let sums = matches!(spec.updater, Updater::Add | Updater::Sgd) && spec.consistency == Consistency::Sync;
+        (small && sums && place.workers.len() > 1)
+            .then(|| Replica(Mutex::new(State { round: None, rewrites: 0, values: vec![0; bytes], delta: vec![0; bytes] })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Who panicked in the middle of a round left the state without one.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LocalShare {
+    /// Fetches the state after `round`, this worker's last, by way of its replica. False where there is none, or it must not be used.
+    #[inline]
+    pub(super) fn get_by_replica(&self, worker: u32, round: u64, out: &mut [u8], by: Deadline) -> Result<bool, Error> {
+        match &self.replica {
+            // Rows of which somebody asks for the changed ones are stamped, which only an apply does.
+            Some(replica) if round > 0 && self.store.header().epoch().get_ordered() == 0 => self.follow(replica, worker, round, out, by),
+            _ => Ok(false),
+        }
+    }
+
+    fn follow(&self, replica: &Replica, worker: u32, round: u64, out: &mut [u8], by: Deadline) -> Result<bool, Error> {
+        let mut state = replica.state();
+        let state = &mut *state;
+        let rewrites = self.store.header().rewrites().get();
+        let before = state.round.take().filter(|_| state.rewrites == rewrites);
+        let follows = match before {
+            Some(before) if before == round => true,
+            Some(before) if before + 1 == round => {
+                self.bring_up_store(worker, before, &state.values, by)?;
+                self.wait_for_round("get", worker, round, by)?;
+                self.add_up(round, state)
+            }
+            _ => false,
+        };
+        if !follows {
+            self.finish_rounds(worker, round, "get", None, by)?;
+            self.read_elements(0, 0..self.store.layout().elements, &mut state.values, by)?;
+        }
+        (state.round, state.rewrites) = (Some(round), rewrites);
+        out.copy_from_slice(&state.values);
+        Ok(true)
+    }
+
+    /// Adds the deltas of a round, in order of worker. False when one of them does not stand in its slot (any more): the values are worth nothing then.
+    fn add_up(&self, round: u64, state: &mut State) -> bool {
+        let there = self.outboxes.iter().filter(|outbox| outbox.published() >= round);
+        for outbox in there {
+            if !outbox.copy_slot(round, &mut state.delta) {
+                return false;
+            }
+            apply_in_place(self.place.spec.updater, self.dtype, &mut state.values, &state.delta);
+        }
+        true
+    }
+
+    /// Makes `values` the store's, if they are those of a later round and it is this worker's turn to.
+    fn bring_up_store(&self, worker: u32, round: u64, values: &[u8], by: Deadline) -> Result<(), Error> {
+        let rounds = self.store.header().rounds();
+        let patience = if worker == 0 { BEHIND } else { 2 * BEHIND };
+        if round < rounds.get() + patience {
+            return Ok(());
+        }
+        let mut hand = self.hand();
+        let mut hold = self.take(&mut hand, 0, by)?;
+        // Looked at with the stripe in hand, as in `rounds`: from here on nobody applies an earlier round, and who begins to ask for changed rows sees this one.
+        if rounds.get() < round && self.store.header().epoch().get_ordered() == 0 {
+            let all = 0..self.store.layout().elements;
+            hold.change_values(all, Progress::Rounds(round), |_, new| new.copy_from_slice(values));
+        }
+        Ok(())
+    }
+}
