@@ -37,7 +37,10 @@ impl Seat {
             }
             if let Some(rank) = peers.iter().copied().find(|rank| self.fates.has_left(*rank)) {
                 drop(held);
-                return self.accuse(operation, rank, "has left the job before this operation".into(), false, started);
+                let error = self.accuse(operation, rank, "has left the job before this operation".into(), false, started);
+                return error.with_hint(
+                    "its program ended or called shutdown() while others still needed it: did it make fewer calls than this one?",
+                );
             }
             if self.orphaned.load(Acquire) {
                 return Error::LauncherLost { operation: operation.into(), waited: started.elapsed() };
