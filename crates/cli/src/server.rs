@@ -1,11 +1,23 @@
 //! `syncline server`: a dedicated server process that joins a job, and stays as long as workers do.
 //!
-//! `run --servers` starts these beside the workers; under another launcher it is started like any rank, with
-//! `SYNCLINE_ROLE=server`. The tables of a job move in here. As a DMLC scheduler it coordinates the others instead.
+//! `run --servers` starts these beside the workers; under another launcher it is started like any rank, in place of a
+//! program. The tables of a job move in here. As a DMLC scheduler it coordinates the others instead.
 
 use std::process::ExitCode;
 
-use syncline::{Config, Deadline, Error, Role, Session};
+use syncline::bootstrap::Meeting;
+use syncline::{Config, Deadline, Role, Session};
+
+pub(crate) const AFTER_HELP: &str = "\
+The job is found as every rank finds it: `syncline env` says which one this would be. Without one there
+is nothing to serve. What it keeps are the parts of tables that would otherwise lie with the workers.
+
+Examples:
+  syncline run -n 4 --servers 2 train.py           starts two of these by itself
+  mpirun -np 4 python train.py : -np 2 syncline server
+  SYNCLINE_RANK=4 SYNCLINE_WORLD_SIZE=5 SYNCLINE_RENDEZVOUS=node1:6000 SYNCLINE_TOKEN=… syncline server
+
+It ends when the workers have ended.";
 
 /// Joins the job of this environment and returns when its workers are gone.
 pub(crate) fn serve() -> ExitCode {
@@ -18,13 +30,21 @@ pub(crate) fn serve() -> ExitCode {
     }
 }
 
-fn stay() -> Result<(), Error> {
+fn stay() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config::from_env()?;
     if config.launch().role == Role::Coordinator {
-        return Session::coordinate(&config); // DMLC_ROLE=scheduler
+        return Ok(Session::coordinate(&config)?); // DMLC_ROLE=scheduler
     }
+    let config = match (&config.launch().meeting, config.launch().role) {
+        (Meeting::Alone, _) => {
+            let hint = "`syncline run -n 4 --servers 2 train.py` starts servers with their workers; `--help` has other ways";
+            return Err(format!("this process is in no job\nhint: {hint}").into());
+        }
+        (_, Role::Worker) => return Err("SYNCLINE_ROLE says that this process is a worker\nhint: leave it out, or set it to server".into()),
+        _ => config.role(Role::Server),
+    };
     let session = Session::open(config)?;
     tracing::info!("rank {} of {} serves", session.rank(), session.size());
     session.stay_for_workers(Deadline::never())?; // The workers' lives are watched; how long they train is theirs to say.
-    session.shutdown()
+    Ok(session.shutdown()?)
 }
