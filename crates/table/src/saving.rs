@@ -16,48 +16,20 @@ use std::path::{Path, PathBuf};
 
 use syncline_cluster::{Deadline, Error, Job};
 use syncline_optimizer::Optimizer;
-use syncline_wire::Fingerprint;
 
 use crate::checkpoint::{Checkpoint, Manifest, SavedLane, SavedRule, SavedTable, ShardRecord, ShardWriter, Verify, prepare, records};
 use crate::partition::{homes, placed};
 use crate::share::{LaneInfo, lanes};
 use crate::table::{Inner, Way};
+use crate::together::Together;
 use crate::{Shape, Table};
 
 /// Bytes that a load moves at once.
 const BUFFER: usize = 4 << 20;
 
-/// One save or load that all workers take part in.
-struct Together<'a> {
-    job: &'a Job,
-    path: &'a Path,
-    what: &'static str,
-    by: Deadline,
-}
-
-impl Together<'_> {
-    /// Goes on when everybody has come this far without a failure; returns worker 0's `payload`.
-    fn agree<T>(&self, step: &str, payload: &[u8], outcome: Result<T, Error>) -> Result<(T, Vec<u8>), Error> {
-        let name = format!("{} {}: {step}", self.what, self.path.display());
-        match outcome {
-            Ok(value) => {
-                let agreed = self.job.agree(&name, Fingerprint::of(self.what).name(&name).finish(), self.what, payload, self.by)?;
-                Ok((value, agreed.payload))
-            }
-            Err(error) => {
-                let text: String = error.to_string().chars().take(500).collect();
-                let failed = Fingerprint::of("failed").name(&text).number("rank", self.job.rank().into()).finish();
-                // The others fail with this worker's words; it fails with its own.
-                let _ = self.job.agree(&format!("{name} failed: {text}"), failed, self.what, &[], self.by);
-                Err(error)
-            }
-        }
-    }
-}
-
 /// Saves `tables` below `path`.
 pub(crate) fn save(job: &Job, tables: &[Table], path: &Path, by: Deadline) -> Result<(), Error> {
-    let together = Together { job, path, what: "save", by };
+    let together = Together { job, what: format!("save {}", path.display()), site: "save", by };
     let (worker, workers) = place(job)?;
     let flushed = tables.iter().try_for_each(|table| table.inner.flush(by));
     let generation = flushed.and_then(|()| if worker == 0 { prepare(path) } else { Ok(0) });
@@ -80,7 +52,7 @@ pub(crate) fn save(job: &Job, tables: &[Table], path: &Path, by: Deadline) -> Re
 
 /// Fills `tables` from the checkpoint at `path`.
 pub(crate) fn load(job: &Job, tables: &[Table], path: &Path, set_rule: SetRule<'_>, by: Deadline) -> Result<(), Error> {
-    let together = Together { job, path, what: "load", by };
+    let together = Together { job, what: format!("load {}", path.display()), site: "load", by };
     let (worker, workers) = place(job)?;
     let opened = tables.iter().try_for_each(|table| table.inner.flush(by)).and_then(|()| {
         let wanted = tables.iter().map(|table| description(&table.inner, workers)).collect::<Result<Vec<SavedTable>, Error>>()?;

@@ -8,7 +8,8 @@
 //!    agree: table 3 is ready ──▶ compares
 //! ```
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 use syncline_cluster::{Deadline, Error, Job, Role};
 use syncline_shm::bulletin::Bulletin;
@@ -26,6 +27,7 @@ use crate::share::{LocalShare, Place, Share, bytes_ahead, lanes};
 use crate::spread::{Form, Layout, Places, Reach, Service, Spread, Watch};
 use crate::table::{Inner, Way};
 use crate::tables::Shared;
+use crate::together::Together;
 use crate::{Consistency, Shape, Spec, Table, Updater};
 
 /// Tables up to this size take all their memory when they are made (about a second per GiB); larger ones, which are
@@ -41,18 +43,27 @@ pub(crate) fn create(tables: &Shared, number: u32, spec: Spec, initial: Option<&
     let payload = encode_message("table", &(number, &spec), MOST_SPEC)
         .map_err(|error| Error::Configuration { detail: format!("{spec}: {error}\nhint: a shorter name") })?;
     job.agree(&format!("table {number}: {spec}"), fingerprint(number, &spec), site, &payload, by)?;
+    tables.numbered.store(number + 1, Relaxed); // Its number is used from here on, whatever becomes of it: keys of memory hang on it.
     let made = Made { number, name, spec, by_name: false };
-    let settled = made.settle_in(ground, by)?;
+    let together = Together { job, what: format!("making table `{}`", made.name), site, by };
+    let opened = made.open_with(tables, worker, initial, by);
+    let failed = opened.is_err();
+    let agreed = together.agree("ready", &[], opened);
+    if failed {
+        // After the agreement, which cannot have come about: nobody looks for this memory any more, and nobody uses it.
+        (0..=ground.workers.len() as u64).for_each(|part| ground.heap.free([memory_key(number), part]));
+    }
+    let ((table, settled), _) = agreed?;
     if let Some(share) = settled.needed_by_others(ground) {
         tables.needed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(share);
     }
-    let table = settled.open(&made, tables, worker, by)?;
-    if let Some(initial) = initial.filter(|_| worker == 0) {
-        table.inner.way.set_initial(initial, &made.spec, ground.workers.len() as u32, by)?;
-    }
-    job.agree(&format!("table {number} is ready"), Fingerprint::of("ready").name(&number.to_string()).finish(), site, &[], by)?;
     settled.map_ahead();
     Ok(table)
+}
+
+/// Under which key the memory of a table is claimed: its store as part 0, then the outboxes.
+fn memory_key(number: u32) -> u64 {
+    u64::from(number) + 1
 }
 
 /// This process's number as a worker.
@@ -92,6 +103,16 @@ pub(crate) struct Settled {
 }
 
 impl Made {
+    /// This worker's end of the table, with worker 0's initial value in it.
+    fn open_with(&self, tables: &Shared, worker: u32, initial: Option<&[u8]>, by: Deadline) -> Result<(Table, Settled), Error> {
+        let settled = self.settle_in(&tables.ground, by)?;
+        let table = settled.open(self, tables, worker, by)?;
+        if let Some(initial) = initial.filter(|_| worker == 0) {
+            table.inner.way.set_initial(initial, &self.spec, tables.ground.workers.len() as u32, by)?;
+        }
+        Ok((table, settled))
+    }
+
     /// Makes or finds what this process keeps of the table, and begins to serve those who reach it over links.
     pub(crate) fn settle_in(&self, ground: &Ground, by: Deadline) -> Result<Settled, Error> {
         let reach: Arc<dyn Reach> = Arc::new(ground.vigil.clone());
@@ -259,7 +280,7 @@ fn map_share(ground: &Ground, made: &Made, home: &Home, by: Deadline) -> Result<
         arrays: Arc::clone(&ground.arrays),
         board: board_of(ground, &made.spec, by)?,
     };
-    let key = u64::from(made.number) + 1;
+    let key = memory_key(made.number);
     let operation = format!("making {}", place.title);
     let refused = |error: syncline_shm::segment::SegmentError| Error::System { operation: operation.clone(), detail: error.to_string() };
     let mut outboxes = Vec::new();
@@ -309,8 +330,8 @@ fn map_share(ground: &Ground, made: &Made, home: &Home, by: Deadline) -> Result<
 pub(crate) fn serve(job: &Arc<Job>, ground: &Arc<Ground>) {
     debug_assert_eq!(job.role(), Role::Server);
     let (job, ground) = (Arc::clone(job), Arc::clone(ground));
+    let kept = Arc::new(Mutex::new(Vec::new()));
     let body = move || {
-        let mut kept = Vec::new();
         while let Ok(agreement) = job.next_agreement(Deadline::never()) {
             let Ok((number, spec)) = decode_message::<(u32, Spec)>("table", &agreement.payload, MOST_SPEC) else { continue };
             if spec.check().is_err() {
@@ -318,11 +339,17 @@ pub(crate) fn serve(job: &Arc<Job>, ground: &Arc<Ground>) {
             }
             let name = spec.name.clone().unwrap_or_else(|| format!("table {number}"));
             let made = Made { number, name, spec, by_name: false };
-            match made.settle_in(&ground, Deadline::after(job.timeout())) {
-                Ok(settled) => kept.push(settled),
+            let (job, ground, kept) = (Arc::clone(&job), Arc::clone(&ground), Arc::clone(&kept));
+            // Beside this one: workers that failed to make a table leave it waiting for their memory, and the next table must not.
+            let settle = move || match made.settle_in(&ground, Deadline::after(job.timeout())) {
+                Ok(settled) => kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(settled),
                 Err(error) => tracing::warn!("rank {} cannot keep table `{}`: {error}", job.rank(), made.name),
+            };
+            if let Err(error) = std::thread::Builder::new().name("syncline-settle".into()).spawn(settle) {
+                tracing::error!("no thread to keep a table with: {error}");
             }
         }
+        kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
     };
     if let Err(error) = std::thread::Builder::new().name("syncline-serve".into()).spawn(body) {
         tracing::error!("no thread to serve with: {error}");
