@@ -172,7 +172,12 @@ impl LocalShare {
             let end = self.store.elements_of(index).end.min(elements.end);
             let len = (end - at) as usize * width;
             let mut hand = self.hand();
-            self.take(&mut hand, index, by)?.contents_mut(lane, at..end).copy_from_slice(&bytes[done..done + len]);
+            let mut taken = self.take(&mut hand, index, by)?;
+            taken.contents_mut(lane, at..end).copy_from_slice(&bytes[done..done + len]);
+            if lane == 0 {
+                self.stamp_for_all(at..end); // a load is nobody's add: every worker has to see it
+            }
+            drop(taken);
             at = end;
             done += len;
         }
