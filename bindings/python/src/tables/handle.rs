@@ -76,8 +76,7 @@ impl Handle {
 
     /// How many adds each worker has made, as far as this process knows.
     pub(crate) fn clocks(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
-        job::refuse_fork(py, || self.operation("clocks of"))?;
-        Ok(self.table.clocks())
+        self.call(py, "clocks of", |table, by| table.clocks_by(by))
     }
 
     /// How many adds this worker has made; 0 in a process that is no worker.
