@@ -806,6 +806,61 @@ def test_dedicated_servers_go_on_where_the_workers_asked_to(stage: Stage, sync: 
     assert ended.status == 0 and "the others go on without it" in ended.err, ended
 
 
+@pytest.mark.parametrize(("lost", "servers"), [(0, 0), (1, 0), (2, 0), (0, 1), (1, 2)])
+def test_those_who_are_left_make_save_and_load_tables(stage: Stage, tmp_path: Path, lost: int, servers: int) -> None:
+    path = str(tmp_path / "checkpoint")
+    tables = """
+        old = sl.MatrixTable(7, 3, name="old", updater="adagrad")
+    """
+    ended = run(
+        stage,
+        3,
+        servers,
+        f"""
+        import os, signal
+        import numpy as np
+        import syncline as sl
+        sl.init(on_peer_loss="continue", timeout=10)
+        me = sl.worker_id()
+        {tables.strip()}
+        old.add(np.ones(21), learning_rate=1.0, rho=1.0, sync=True)
+        sl.barrier()
+        before = old.get()
+        if me == {lost}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        sl.barrier()
+        new = sl.ArrayTable(5, np.arange(5) + 100 * me, name="new", staleness=0)
+        lowest = 100 * min({{0, 1, 2}} - {{{lost}}})
+        assert new.get().tolist() == [i + lowest for i in range(5)], new.get()
+        for round in range(1, 4):
+            new.add(np.ones(5))
+            assert new.get()[0] == 2 * round + lowest, new.get()
+        sl.save({path!r})
+        sl.barrier()
+        old.add(np.ones(21))
+        new.add(np.ones(5))
+        sl.load({path!r})
+        assert (old.get() == before).all() and new.get()[0] == 6 + lowest
+        print("saved", float(before[0, 0]), 6 + lowest, flush=True)
+        """,
+    )
+    assert len(said(ended, "saved")) == 2 and len(set(said(ended, "saved"))) == 1, ended
+    loaded = run(
+        stage,
+        2,
+        0,
+        f"""
+        import syncline as sl
+        sl.init()
+        {tables.strip()}
+        new = sl.ArrayTable(5, name="new", staleness=0)
+        sl.load({path!r})
+        print("loaded", float(old.get()[0, 0]), int(new.get()[0]), flush=True)
+        """,
+    )
+    assert said(loaded, "loaded") == said(ended, "saved"), loaded
+
+
 def test_a_mean_is_over_those_who_are_left(stage: Stage) -> None:
     ended = run(
         stage,
