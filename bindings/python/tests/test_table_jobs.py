@@ -574,6 +574,46 @@ def test_an_add_returns_while_its_server_stands_still(stage: Stage) -> None:
     assert ended.status == 0 and said(ended, "returned"), ended
 
 
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_an_add_that_was_interrupted_before_all_servers_had_it_is_in_none_and_the_next_one_works(
+    stage: Stage, stopped: int
+) -> None:
+    ended = run(
+        stage,
+        1,
+        2,
+        """
+        import os, signal, sys
+        from pathlib import Path
+        import numpy as np
+        import syncline as sl
+        sys.path.insert(0, """
+        + repr(str(Path(__file__).parent))
+        + f""")
+        from conftest import interrupt_once_asleep
+        sl.init()
+        table = sl.MatrixTable(100, 8)
+        sl.barrier()
+        family = Path(f"/proc/{{os.getppid()}}/task/{{os.getppid()}}/children").read_text().split()
+        role = "SYNCLINE_ROLE=server"
+        servers = [int(pid) for pid in family if role in Path(f"/proc/{{pid}}/environ").read_text()]
+        for round in range(1, 4):
+            os.kill(servers[{stopped}], signal.SIGSTOP)
+            interrupt_once_asleep()
+            try:
+                table.add(np.full((100, 8), 1000), sync=True)
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+            finally:
+                os.kill(servers[{stopped}], signal.SIGCONT)
+            table.add(np.ones((100, 8)))
+            assert (table.get() == round).all(), table.get()
+        """,
+        transport="tcp",
+    )
+    assert ended.status == 0 and len(said(ended, "interrupted")) == 3, ended
+
+
 @pytest.mark.parametrize("transport", [None, "tcp"])
 def test_an_add_to_a_round_does_not_wait_for_the_other_workers(stage: Stage, transport: str | None) -> None:
     ended = run(

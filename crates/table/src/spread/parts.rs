@@ -20,6 +20,9 @@ use super::words::Code;
 use crate::AddOptions;
 use crate::share::{Selection, Share};
 
+/// How long a worker that has given up tries to tell the others so.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
 /// Ids or keys, and the bytes of their rows or values.
 pub(crate) type Pairs = (Vec<i64>, Vec<u8>);
 
@@ -223,8 +226,13 @@ impl Parts {
                 Err(struck.error)
             }
             Err(struck) => {
-                let steps = adding.refused(struck.part);
-                self.carry_out_quietly(&steps, by);
+                let mut steps = adding.refused(struck.part);
+                // Who only did not answer in time may have it, or is about to: what was sent arrives.
+                if matches!(struck.error, Error::Interrupted { .. } | Error::Timeout { .. }) {
+                    steps.push(Step::Discard(struck.part));
+                }
+                let given_up = by.interrupted() || by.expired();
+                self.carry_out_quietly(&steps, if given_up { Deadline::after(LAST_WORDS) } else { by });
                 Err(struck.error)
             }
         }
