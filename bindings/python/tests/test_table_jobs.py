@@ -211,6 +211,41 @@ def test_staleness_is_bounded_and_can_be_watched(stage: Stage, workers: int, ser
     assert len(said(ended, "bounded")) == workers, ended
 
 
+@pytest.mark.parametrize("transport", [None, "tcp"])
+def test_a_worker_that_is_too_far_ahead_is_told_how_far_and_of_whom(
+    stage: Stage, tmp_path: Path, transport: str | None
+) -> None:
+    ended = run(
+        stage,
+        2,
+        0,
+        f"""
+        import pathlib, time
+        import numpy as np
+        import syncline as sl
+
+        folder = pathlib.Path({str(tmp_path)!r})
+        sl.init(timeout=1.0)
+        table = sl.ArrayTable(4, staleness=2, name="weights")
+        if sl.worker_id() == 0:
+            for own in (1, 2, 3):
+                table.add(np.ones(4))
+                try:
+                    table.get()
+                except sl.Timeout as error:
+                    assert own == 3 and error.rank == 1, error
+                    assert "`weights`: get after 3 adds" in str(error) and "to make add 1 too" in str(error), error
+                    print("told", flush=True)
+            (folder / "over").touch()
+        else:
+            while not (folder / "over").exists():
+                time.sleep(0.01)
+        """,
+        transport=transport,
+    )
+    assert ended.status == 0 and len(said(ended, "told")) == 1, ended
+
+
 @pytest.mark.parametrize(("workers", "servers"), [(2, 0), (2, 2)])
 def test_only_rows_that_others_changed_come_back(stage: Stage, workers: int, servers: int) -> None:
     ended = run(

@@ -298,8 +298,9 @@ def test_stateful_updaters_work_with_and_without_options(updater: str) -> None:
 
 
 def test_unknown_words_are_refused() -> None:
-    with pytest.raises(sl.ConfigurationError, match="adam"):
-        sl.ArrayTable(2, updater="adam")
+    for updater in ("adam", "gradient"):
+        with pytest.raises(sl.ConfigurationError, match=updater):
+            sl.ArrayTable(2, updater=updater)
     with pytest.raises(TypeError, match="decay"):
         sl.ArrayTable(2).add([1, 1], decay=0.1)  # type: ignore[call-arg]
     with pytest.raises(sl.ConfigurationError, match="staleness=-1"):

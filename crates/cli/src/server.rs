@@ -9,13 +9,12 @@ use syncline::bootstrap::Meeting;
 use syncline::{Config, Deadline, Role, Session};
 
 pub(crate) const AFTER_HELP: &str = "\
-The job is found as every rank finds it: `syncline env` says which one this would be. Without one there
-is nothing to serve. What it keeps are the parts of tables that would otherwise lie with the workers.
+The job is found as every rank finds it; `syncline env` says which one that would be. Ranks that
+work hold no part of the tables if they are told that they only work (SYNCLINE_ROLE=worker).
 
 Examples:
-  syncline run -n 4 --servers 2 train.py           starts two of these by itself
-  mpirun -np 4 python train.py : -np 2 syncline server
-  SYNCLINE_RANK=4 SYNCLINE_WORLD_SIZE=5 SYNCLINE_RENDEZVOUS=node1:6000 SYNCLINE_TOKEN=… syncline server
+  syncline run -n 4 --servers 2 train.py    starts two of these by itself
+  mpirun -np 4 env SYNCLINE_ROLE=worker python train.py : -np 2 syncline server
 
 It ends when the workers have ended.";
 

@@ -8,6 +8,7 @@ use syncline_shm::store::{Busy, Hand, Hold};
 use syncline_shm::wait::{WaitError, wait_for};
 
 use super::{Emit, LocalShare, Share};
+use crate::Consistency;
 
 /// Patience with a stripe that somebody holds: it is held for microseconds unless its holder lost its core, or its life.
 pub(crate) struct Backoff {
@@ -286,6 +287,7 @@ impl LocalShare {
         let vigil = &self.place.vigil;
         let started = Instant::now();
         let bell = vigil.my_bell();
+        let ahead = if let Consistency::Bounded(bound) = self.place.spec.consistency { bound.into() } else { 0 };
         let mut told: Option<(u32, WaitGuard)> = None;
         loop {
             // Looked at before the dead are looked after, so that nobody dies unnoticed between the two.
@@ -295,7 +297,7 @@ impl LocalShare {
             }
             let poll = || (!workers.clone().any(|worker| behind(&worker))).then_some(());
             let still_there = || vigil.deaths() == deaths && !vigil.orphaned_or_leaving();
-            let operation = || self.operation(&format!("{what} after {goal} adds"));
+            let operation = || self.operation(&format!("{what} after {} adds", goal + ahead));
             let missing = || {
                 workers
                     .clone()
