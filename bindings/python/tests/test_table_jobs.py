@@ -575,6 +575,23 @@ def test_a_mismatch_harms_neither_the_tables_nor_the_job(stage: Stage, servers: 
     assert ended.status == 0 and len(said(ended, "unharmed")) == 2, ended
 
 
+def test_a_server_needs_no_word_about_its_role(stage: Stage) -> None:
+    choose = 'if [ "$SYNCLINE_RANK" = 1 ]; then exec "$0" server; fi; exec "$@"'
+    ended = stage.run(
+        """
+        import numpy as np
+        import syncline as sl
+        sl.init(timeout=5)
+        table = sl.ArrayTable(3)
+        table.add(np.ones(3))
+        sl.barrier()
+        print("workers", sl.num_workers(), table.get().tolist(), flush=True)
+        """,
+        under=[command("syncline"), "run", "-n", "2", "sh", "-c", choose, command("syncline")],
+    )
+    assert ended.status == 0 and said(ended, "workers") == ["1 [1.0, 1.0, 1.0]"], ended
+
+
 def test_an_add_returns_while_its_server_stands_still(stage: Stage) -> None:
     ended = run(
         stage,
