@@ -140,14 +140,6 @@ impl<'py> Out<'py> {
         }
     }
 
-    /// The caller's array with what it holds now, for calls that leave part of it as it is.
-    pub(crate) fn with_contents(self) -> PyResult<Out<'py>> {
-        if let Into::Through { fresh, target, name, .. } = &self.into {
-            python(fresh.py())?.call_method1("fill", (fresh, self.dtype.name(), target, name))?;
-        }
-        Ok(self)
-    }
-
     /// The memory to write to.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.lent.bytes_mut()
@@ -163,6 +155,16 @@ impl<'py> Out<'py> {
                 Ok(given)
             }
         }
+    }
+}
+
+impl Out<'_> {
+    /// The end of a call that wrote only these rows of a table of this shape: the others stay what they are, to the last bit.
+    pub(crate) fn finish_rows(self, rows: &Bound<'_, PyAny>, shape: (usize, usize)) -> PyResult<()> {
+        if let Into::Through { fresh, target, name, .. } = self.into {
+            python(fresh.py())?.call_method1("pour_rows", (fresh, self.dtype.name(), target, name, rows, shape))?;
+        }
+        Ok(())
     }
 }
 

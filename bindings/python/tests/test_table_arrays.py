@@ -182,6 +182,7 @@ REFUSED: dict[str, tuple[Any, type[Exception]]] = {
     "complex": (np.ones(4, np.complex64), TypeError),
     "text": ("abcd", TypeError),
     "objects": ([None] * 4, TypeError),
+    "ragged": ([[1, 2], [3]], ValueError),
     "nothing": (None, TypeError),
     "DLPack, complex": (Tensor(np.ones(4, np.complex64)), TypeError),
 }

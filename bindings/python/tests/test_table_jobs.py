@@ -211,6 +211,41 @@ def test_staleness_is_bounded_and_can_be_watched(stage: Stage, workers: int, ser
     assert len(said(ended, "bounded")) == workers, ended
 
 
+@pytest.mark.parametrize("transport", [None, "tcp"])
+def test_a_worker_that_is_too_far_ahead_is_told_how_far_and_of_whom(
+    stage: Stage, tmp_path: Path, transport: str | None
+) -> None:
+    ended = run(
+        stage,
+        2,
+        0,
+        f"""
+        import pathlib, time
+        import numpy as np
+        import syncline as sl
+
+        folder = pathlib.Path({str(tmp_path)!r})
+        sl.init(timeout=1.0)
+        table = sl.ArrayTable(4, staleness=2, name="weights")
+        if sl.worker_id() == 0:
+            for own in (1, 2, 3):
+                table.add(np.ones(4))
+                try:
+                    table.get()
+                except sl.Timeout as error:
+                    assert own == 3 and error.rank == 1, error
+                    assert "`weights`: get after 3 adds" in str(error) and "to make add 1 too" in str(error), error
+                    print("told", flush=True)
+            (folder / "over").touch()
+        else:
+            while not (folder / "over").exists():
+                time.sleep(0.01)
+        """,
+        transport=transport,
+    )
+    assert ended.status == 0 and len(said(ended, "told")) == 1, ended
+
+
 @pytest.mark.parametrize(("workers", "servers"), [(2, 0), (2, 2)])
 def test_only_rows_that_others_changed_come_back(stage: Stage, workers: int, servers: int) -> None:
     ended = run(
@@ -397,6 +432,118 @@ def test_tables_that_differ_are_shown_with_both_call_sites(stage: Stage, differe
         assert (ended.status, ended.out) == (0, "mismatch\n"), ended
 
 
+@pytest.mark.parametrize(("workers", "servers"), SOME)
+def test_a_table_that_does_not_fit_is_an_error_for_all_and_harms_no_later_one(
+    stage: Stage, workers: int, servers: int
+) -> None:
+    ended = run(
+        stage,
+        workers,
+        servers,
+        """
+        import numpy as np
+        import syncline as sl
+        sl.init(timeout=5)
+        before = sl.ArrayTable(3)
+        try:
+            sl.ArrayTable(2**40, name="huge")
+        except sl.SynclineError as error:
+            assert "huge" in str(error), error
+        else:
+            raise AssertionError("it fits")
+        after = sl.ArrayTable(4)
+        before.add(np.ones(3))
+        after.add(np.ones(4))
+        sl.barrier()
+        assert before.get().tolist() == [sl.num_workers()] * 3 and after.get().tolist() == [sl.num_workers()] * 4
+        print("unharmed", flush=True)
+        """,
+    )
+    assert ended.status == 0 and len(said(ended, "unharmed")) == workers, ended
+
+
+@pytest.mark.parametrize("transport", [None, "tcp"])
+@pytest.mark.parametrize(("workers", "servers"), [(2, 0), (2, 2)])
+def test_rows_that_a_load_changed_come_back_to_everybody(
+    stage: Stage, tmp_path: Path, workers: int, servers: int, transport: str | None
+) -> None:
+    ended = run(
+        stage,
+        workers,
+        servers,
+        f"""
+        import numpy as np
+        import syncline as sl
+
+        sl.init()
+        table = sl.MatrixTable(6, 2)
+        mine = np.zeros((6, 2), np.float32)
+        table.get_changed(mine)
+        sl.save({str(tmp_path / "checkpoint")!r})
+        table.add(np.ones((2, 2)), [4, 1], sync=True)
+        sl.barrier()
+        table.get_changed(mine)
+        sl.barrier()
+        sl.load({str(tmp_path / "checkpoint")!r})
+        assert table.get_changed(mine).tolist() == [0, 1, 2, 3, 4, 5]
+        assert not mine.any(), mine
+        assert table.get_changed(mine).tolist() == []
+        print("brought", flush=True)
+        """,
+        transport=transport,
+    )
+    assert ended.status == 0 and len(said(ended, "brought")) == workers, ended
+
+
+@pytest.mark.parametrize("transport", [None, "tcp"])
+@pytest.mark.parametrize("servers", [0, 2])
+def test_calls_that_were_interrupted_lose_nothing(stage: Stage, servers: int, transport: str | None) -> None:
+    ended = run(
+        stage,
+        2,
+        servers,
+        """
+        import sys
+        import numpy as np
+        import syncline as sl
+        sys.path.insert(0, """
+        + repr(str(Path(__file__).parent))
+        + """)
+        from conftest import interrupt_once_asleep
+
+        sl.init(sync=True)
+        me, rows = sl.worker_id(), [1, 39]
+        array, matrix, keys = sl.ArrayTable(4), sl.MatrixTable(40, 2), sl.KVTable()
+        mine = np.zeros((40, 2), np.float32)
+        matrix.get_changed(mine)
+        for round in range(1, 4):
+            if me == 0:
+                sl.aggregate(np.zeros(1))  # adds only when the other one has given up its waits
+            array.add(np.ones(4))
+            matrix.add(np.ones((2, 2)), rows)
+            keys.add(rows, [1, 1])
+            if me == 1:
+                calls = [array.get, lambda: matrix.get(rows), lambda: keys.get(rows), lambda: matrix.get_changed(mine)]
+                for call in [*calls, lambda: array.get_async().wait()]:
+                    interrupt_once_asleep()
+                    try:
+                        call()
+                    except KeyboardInterrupt:
+                        continue
+                    raise AssertionError("it did not wait")
+                sl.aggregate(np.zeros(1))
+            assert array.get().tolist() == [2 * round] * 4
+            assert matrix.get(rows).tolist() == [[2 * round] * 2] * 2
+            assert keys.get(rows).tolist() == [2 * round] * 2
+            assert matrix.get_changed(mine).tolist() == rows, "what others changed is told once it can be"
+            assert (mine[rows] == 2 * round).all(), mine
+        print("kept", flush=True)
+        """,
+        transport=transport,
+    )
+    assert ended.status == 0 and len(said(ended, "kept")) == 2, ended
+
+
 @pytest.mark.parametrize("servers", [0, 1])
 def test_a_mismatch_harms_neither_the_tables_nor_the_job(stage: Stage, servers: int) -> None:
     ended = run(
@@ -426,6 +573,23 @@ def test_a_mismatch_harms_neither_the_tables_nor_the_job(stage: Stage, servers: 
         """,
     )
     assert ended.status == 0 and len(said(ended, "unharmed")) == 2, ended
+
+
+def test_a_server_needs_no_word_about_its_role(stage: Stage) -> None:
+    choose = 'if [ "$SYNCLINE_RANK" = 1 ]; then exec "$0" server; fi; exec "$@"'
+    ended = stage.run(
+        """
+        import numpy as np
+        import syncline as sl
+        sl.init(timeout=5)
+        table = sl.ArrayTable(3)
+        table.add(np.ones(3))
+        sl.barrier()
+        print("workers", sl.num_workers(), table.get().tolist(), flush=True)
+        """,
+        under=[command("syncline"), "run", "-n", "2", "sh", "-c", choose, command("syncline")],
+    )
+    assert ended.status == 0 and said(ended, "workers") == ["1 [1.0, 1.0, 1.0]"], ended
 
 
 def test_an_add_returns_while_its_server_stands_still(stage: Stage) -> None:
@@ -460,6 +624,46 @@ def test_an_add_returns_while_its_server_stands_still(stage: Stage) -> None:
         transport="tcp",
     )
     assert ended.status == 0 and said(ended, "returned"), ended
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_an_add_that_was_interrupted_before_all_servers_had_it_is_in_none_and_the_next_one_works(
+    stage: Stage, stopped: int
+) -> None:
+    ended = run(
+        stage,
+        1,
+        2,
+        """
+        import os, signal, sys
+        from pathlib import Path
+        import numpy as np
+        import syncline as sl
+        sys.path.insert(0, """
+        + repr(str(Path(__file__).parent))
+        + f""")
+        from conftest import interrupt_once_asleep
+        sl.init()
+        table = sl.MatrixTable(100, 8)
+        sl.barrier()
+        family = Path(f"/proc/{{os.getppid()}}/task/{{os.getppid()}}/children").read_text().split()
+        role = "SYNCLINE_ROLE=server"
+        servers = [int(pid) for pid in family if role in Path(f"/proc/{{pid}}/environ").read_text()]
+        for round in range(1, 4):
+            os.kill(servers[{stopped}], signal.SIGSTOP)
+            interrupt_once_asleep()
+            try:
+                table.add(np.full((100, 8), 1000), sync=True)
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+            finally:
+                os.kill(servers[{stopped}], signal.SIGCONT)
+            table.add(np.ones((100, 8)))
+            assert (table.get() == round).all(), table.get()
+        """,
+        transport="tcp",
+    )
+    assert ended.status == 0 and len(said(ended, "interrupted")) == 3, ended
 
 
 @pytest.mark.parametrize("transport", [None, "tcp"])
@@ -661,6 +865,174 @@ def test_threads_run_while_a_get_waits(stage: Stage) -> None:
     for rank in (first, second):
         ended = rank.end()
         assert ended.status == 0, ended
+
+
+@pytest.mark.parametrize("transport", [None, "tcp"])
+@pytest.mark.parametrize("sync", [False, True])
+def test_dedicated_servers_go_on_where_the_workers_asked_to(stage: Stage, sync: bool, transport: str | None) -> None:
+    ended = run(
+        stage,
+        3,
+        2,
+        f"""
+        import os, signal
+        import numpy as np
+        import syncline as sl
+        sl.init(sync={sync}, on_peer_loss="continue")
+        table, keys = sl.MatrixTable(4, 2), sl.KVTable()
+        table.add(np.ones(8), sync=True)
+        keys.add(range(8), np.ones(8), sync=True)
+        sl.barrier()
+        if sl.rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        for _ in range(10):
+            table.add(np.ones(8))
+            keys.add(range(8), np.ones(8))
+            table.get()
+        sl.barrier()
+        print("total", table.get().sum(), keys.get(range(8)).sum(), flush=True)
+        """,
+        transport=transport,
+    )
+    assert said(ended, "total") == ["184.0 184.0"] * 2, ended
+    assert ended.status == 0 and "the others go on without it" in ended.err, ended
+
+
+@pytest.mark.parametrize(("lost", "servers"), [(0, 0), (1, 0), (2, 0), (0, 1), (1, 2)])
+def test_those_who_are_left_make_save_and_load_tables(stage: Stage, tmp_path: Path, lost: int, servers: int) -> None:
+    path = str(tmp_path / "checkpoint")
+    tables = """
+        old = sl.MatrixTable(7, 3, name="old", updater="adagrad")
+    """
+    ended = run(
+        stage,
+        3,
+        servers,
+        f"""
+        import os, signal
+        import numpy as np
+        import syncline as sl
+        sl.init(on_peer_loss="continue", timeout=10)
+        me = sl.worker_id()
+        {tables.strip()}
+        old.add(np.ones(21), learning_rate=1.0, rho=1.0, sync=True)
+        sl.barrier()
+        before = old.get()
+        if me == {lost}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        sl.barrier()
+        new = sl.ArrayTable(5, np.arange(5) + 100 * me, name="new", staleness=0)
+        lowest = 100 * min({{0, 1, 2}} - {{{lost}}})
+        assert new.get().tolist() == [i + lowest for i in range(5)], new.get()
+        for round in range(1, 4):
+            new.add(np.ones(5))
+            assert new.get()[0] == 2 * round + lowest, new.get()
+        sl.save({path!r})
+        sl.barrier()
+        old.add(np.ones(21))
+        new.add(np.ones(5))
+        sl.load({path!r})
+        assert (old.get() == before).all() and new.get()[0] == 6 + lowest
+        print("saved", float(before[0, 0]), 6 + lowest, flush=True)
+        """,
+    )
+    assert len(said(ended, "saved")) == 2 and len(set(said(ended, "saved"))) == 1, ended
+    loaded = run(
+        stage,
+        2,
+        0,
+        f"""
+        import syncline as sl
+        sl.init()
+        {tables.strip()}
+        new = sl.ArrayTable(5, name="new", staleness=0)
+        sl.load({path!r})
+        print("loaded", float(old.get()[0, 0]), int(new.get()[0]), flush=True)
+        """,
+    )
+    assert said(loaded, "loaded") == said(ended, "saved"), loaded
+
+
+def test_a_mean_is_over_those_who_are_left(stage: Stage) -> None:
+    ended = run(
+        stage,
+        3,
+        0,
+        """
+        import os, signal
+        import numpy as np
+        import syncline as sl
+        sl.init(on_peer_loss="continue")
+        values = [np.full(3, 2.0 + sl.rank()), np.full((4, 4), 2.0 + sl.rank(), np.float32)[:, ::2]]
+        assert [sl.aggregate(value.copy(), "mean").ravel()[0] for value in values] == [3.0, 3.0]
+        if sl.rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        sl.barrier()
+        print("mean", [float(sl.aggregate(value, "mean").ravel()[0]) for value in [*values, np.array([sl.rank()], np.float16)]], flush=True)
+        """,
+    )
+    assert said(ended, "mean") == ["[3.0, 3.0, 1.0]"] * 2, ended
+
+
+@pytest.mark.parametrize("servers", [0, 1])
+def test_errors_over_links_name_the_table_and_clocks_are_no_exception(stage: Stage, servers: int) -> None:
+    ended = run(
+        stage,
+        2,
+        servers,
+        """
+        import os, signal
+        import numpy as np
+        import syncline as sl
+        sl.init()
+        table, keys = sl.ArrayTable(1000, name="weights", staleness=1), sl.KVTable(name="counts", staleness=1)
+        sl.barrier()
+        if sl.rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        texts = []
+        for name, table, call in [
+            ("weights", table, lambda: (table.add(np.ones(1000)), table.get())),
+            ("counts", keys, lambda: (keys.add(range(50), np.ones(50)), keys.get(range(50)))),
+            ("weights", table, lambda: table.add(np.ones(1000), sync=True)),
+        ]:
+            try:
+                while True:
+                    call()
+            except sl.PeerLost as error:
+                assert f"`{name}`" in str(error) and error.rank == 1, error
+        if sl.server_id() == 0:
+            for table in (table, keys):
+                try:
+                    raise AssertionError(f"clocks of the dead: {table.clocks}")
+                except sl.PeerLost as error:
+                    assert error.rank == 1, error
+        print("named", flush=True)
+        """,
+        transport="tcp",
+    )
+    assert said(ended, "named") == [""], ended
+
+
+def test_the_others_hear_whose_checkpoint_failed(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    ended = run(
+        stage,
+        2,
+        0,
+        f"""
+        import syncline as sl
+        sl.init()
+        table = sl.ArrayTable(3)
+        try:
+            sl.save({str(tmp_path / "file")!r})
+        except sl.SynclineError as error:
+            assert not isinstance(error, sl.ContractMismatch), error
+            assert "in the way" in str(error), error
+            assert sl.rank() == 0 or "rank 0 failed" in str(error), error
+            print("told", flush=True)
+        """,
+    )
+    assert ended.status == 0 and len(said(ended, "told")) == 2, ended
 
 
 @pytest.mark.parametrize("sync", [False, True])

@@ -112,7 +112,9 @@ def test_a_row_that_does_not_exist_is_an_error_that_changes_nothing(bad: int) ->
 
 
 @pytest.mark.parametrize(
-    "bad", [[0.5], [[0, 1]], 1, "1", ["1"], [True, False], [2**70], np.array([2**63], np.uint64), [None]]
+    "bad",
+    [[0.5], [[0, 1]], 1, "1", ["1"], [True, False], [2**70], np.array([2**63], np.uint64), [None], [[0], [0, 1]], {0}, slice(2)],
+    ids=repr,
 )
 def test_ids_that_are_no_whole_numbers_are_refused(bad: Any) -> None:
     table = sl.MatrixTable(4, 3)
@@ -134,6 +136,30 @@ def test_only_changed_rows_are_written() -> None:
         assert (out == -1).all()
     with pytest.raises(sl.ShapeMismatch):
         table.get_changed(np.zeros((3, 3), np.float32))
+
+
+@pytest.mark.parametrize(("dtype", "wider", "fine"), [("float32", "float64", 0.1), ("int32", "int64", 2**40)])
+@pytest.mark.parametrize("shape", [(4, 3), (12,), (2, 3, 2)])
+def test_rows_that_did_not_change_keep_every_bit_of_a_wider_out(
+    dtype: str, wider: str, fine: float, shape: tuple[int, ...]
+) -> None:
+    table = sl.MatrixTable(4, 3, np.arange(12), dtype=dtype)
+    for out in (np.zeros(shape, wider), np.zeros(shape, wider, order="F"), np.zeros((*shape, 2), wider)[..., 0]):
+        table.get_changed(out)
+        out[:] = fine
+        assert table.get_changed(out).tolist() == []
+        assert (out == fine).all(), out
+
+
+def test_a_table_that_does_not_fit_harms_no_later_one() -> None:
+    before = sl.ArrayTable(2, [1, 2])
+    for _ in range(2):
+        with pytest.raises(sl.SynclineError, match="no room for"):
+            sl.ArrayTable(2**40)
+    after = sl.ArrayTable(2, [3, 4])
+    after.add([1, 1])
+    before.add([1, 1])
+    assert (before.get().tolist(), after.get().tolist()) == ([2, 3], [4, 5])
 
 
 def test_a_future_holds_its_array() -> None:
@@ -272,8 +298,9 @@ def test_stateful_updaters_work_with_and_without_options(updater: str) -> None:
 
 
 def test_unknown_words_are_refused() -> None:
-    with pytest.raises(sl.ConfigurationError, match="adam"):
-        sl.ArrayTable(2, updater="adam")
+    for updater in ("adam", "gradient"):
+        with pytest.raises(sl.ConfigurationError, match=updater):
+            sl.ArrayTable(2, updater=updater)
     with pytest.raises(TypeError, match="decay"):
         sl.ArrayTable(2).add([1, 1], decay=0.1)  # type: ignore[call-arg]
     with pytest.raises(sl.ConfigurationError, match="staleness=-1"):

@@ -29,6 +29,7 @@ enum SubCommand {
     /// Start a program several times on this host, as the ranks of one job
     Run(run::RunOptions),
     /// A dedicated server process that joins a job (`run --servers` starts these)
+    #[command(after_help = server::AFTER_HELP)]
     Server,
     /// Say what this process would find: launcher, rank, peers, addresses, transports, and why
     Env(env::EnvOptions),

@@ -181,3 +181,18 @@ fn scripts_and_modules_run_with_python() {
         assert_eq!(end.lines_of(1), ["-n 3"]);
     }
 }
+
+#[test]
+fn a_server_without_a_job_or_with_a_workers_role_says_so() {
+    let said = |env: &[(&str, &str)]| {
+        let output = syncline(&["server"]).envs(env.iter().copied()).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).expect("plain words")
+    };
+    let alone = said(&[]);
+    assert!(alone.contains("in no job") && alone.contains("hint: "), "{alone}");
+    let job =
+        [("SYNCLINE_RANK", "0"), ("SYNCLINE_WORLD_SIZE", "2"), ("SYNCLINE_RENDEZVOUS", "unix:@nobody-comes"), ("SYNCLINE_TOKEN", "t")];
+    let worker = said(&[&job[..], &[("SYNCLINE_ROLE", "worker")]].concat());
+    assert!(worker.contains("SYNCLINE_ROLE"), "{worker}");
+}

@@ -16,6 +16,8 @@ fn text(words: &[&str]) -> String {
 fn help_is_complete() {
     assert_golden("tests/golden/help.txt", &text(&["--help"]));
     assert_golden("tests/golden/run-help.txt", &text(&["run", "--help"]));
+    assert_golden("tests/golden/server-help.txt", &text(&["server", "--help"]));
+    assert_golden("tests/golden/bench-help.txt", &text(&["bench", "--help"]));
     assert_golden("tests/golden/env-help.txt", &text(&["env", "--help"]));
     assert_golden("tests/golden/bench-link-help.txt", &text(&["bench", "link", "--help"]));
     assert_golden("tests/golden/bench-table-help.txt", &text(&["bench", "table", "--help"]));

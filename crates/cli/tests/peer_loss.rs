@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Launcher, syncline};
-use syncline::{Config, Deadline, Error, Session};
+use syncline::{Config, Deadline, Error, OnPeerLoss, Session};
 use syncline_cluster::Job;
 use syncline_shm::wait::{Patience, wait_for};
 
@@ -27,13 +27,15 @@ fn play(part: &str) -> Result<(), Error> {
     if part == "watch" {
         return Ok(watch()?);
     }
-    let session = Session::open(Config::from_env()?)?;
+    let config = Config::from_env()?;
+    let config = if part == "lose one, as the workers say" { config.on_peer_loss(OnPeerLoss::Continue) } else { config };
+    let session = Session::open(config)?;
     for _ in 0..50 {
         session.barrier()?;
     }
     match part {
         "meet" => {}
-        "lose one" => {
+        "lose one" | "lose one, as the workers say" => {
             say(&format!("PID {} of rank {}", std::process::id(), session.rank()));
             meet_until_told(&session)?;
         }
@@ -128,11 +130,11 @@ fn the_neighbours_share_memory_and_know_for_certain_that_a_process_is_gone() {
 }
 
 /// Kills rank 1 while all meet again and again, then lets the others come to an end.
-fn lose_one(options: &[&str], env: &[(&str, &str)]) -> support::Ending {
+fn lose_one(part: &str, options: &[&str], env: &[(&str, &str)]) -> support::Ending {
     let scratch = tempfile::tempdir().expect("a scratch folder");
     let stop = scratch.path().join("stop");
     let env = [env, &[("PEER_LOSS_STOP", stop.to_str().expect("a plain path"))]].concat();
-    let job = start("lose one", options, &env);
+    let job = start(part, options, &env);
     job.wait_for("PID ", 3);
     kill_process(pid_of(&job, 1), Signal::KILL).expect("the victim can be killed");
     std::fs::write(&stop, "").expect("a scratch file");
@@ -141,8 +143,12 @@ fn lose_one(options: &[&str], env: &[(&str, &str)]) -> support::Ending {
 
 #[test]
 fn the_others_go_on_without_a_worker_that_was_killed() {
-    for options in [&["-n", "3"][..], &["-n", "3", "--servers", "1"]] {
-        let end = lose_one(options, &[("SYNCLINE_ON_PEER_LOSS", "continue")]);
+    // Told by the environment, which servers find there too, or by the program, of which they know nothing.
+    let (told, says) = (("lose one", &[("SYNCLINE_ON_PEER_LOSS", "continue")][..]), ("lose one, as the workers say", &[][..]));
+    for ((part, env), options) in
+        [told, says].into_iter().flat_map(|how| [&["-n", "3"][..], &["-n", "3", "--servers", "1"]].map(|words| (how, words)))
+    {
+        let end = lose_one(part, options, env);
         end.assert_code(0);
         assert_eq!(end.out.matches("DONE").count(), 2, "{}\n{}", end.out, end.err);
         let lines: Vec<&str> = end.err.lines().collect();
@@ -153,7 +159,7 @@ fn the_others_go_on_without_a_worker_that_was_killed() {
 
 #[test]
 fn without_being_told_to_go_on_they_fail_and_name_it() {
-    let end = lose_one(&["-n", "3"], &[]);
+    let end = lose_one("lose one", &["-n", "3"], &[]);
     end.assert_code(128 + 9);
     assert_eq!(end.out.matches("FAILED PeerLost who=Some(1)").count(), 2, "{}", end.out);
 }

@@ -37,7 +37,10 @@ impl Seat {
             }
             if let Some(rank) = peers.iter().copied().find(|rank| self.fates.has_left(*rank)) {
                 drop(held);
-                return self.accuse(operation, rank, "has left the job before this operation".into(), false, started);
+                let error = self.accuse(operation, rank, "has left the job before this operation".into(), false, started);
+                return error.with_hint(
+                    "its program ended or called shutdown() while others still needed it: did it make fewer calls than this one?",
+                );
             }
             if self.orphaned.load(Acquire) {
                 return Error::LauncherLost { operation: operation.into(), waited: started.elapsed() };
@@ -148,6 +151,15 @@ impl Seat {
         match error {
             LinkError::Timeout { .. } => self.late(operation, &[peer], started, ""),
             LinkError::Interrupted => Error::Interrupted { operation: operation.into(), waited: started.elapsed() },
+            // Nobody is to blame who is alive: this process broke off in the middle of a message.
+            LinkError::Broken { since } if !self.fates.is_over(peer) && !self.hopeless() => Error::System {
+                operation: operation.into(),
+                detail: format!(
+                    "the link with {} cannot be used any more: an earlier call was interrupted or out of time when {since}\n\
+                     hint: start the job again from its last checkpoint, and let large calls come to their end",
+                    self.topology.who(peer)
+                ),
+            },
             other => self.explain(operation, &self.suspects(&[peer]), started, &other.to_string()),
         }
     }

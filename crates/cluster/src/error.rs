@@ -78,7 +78,7 @@ pub enum Error {
         waited: Duration,
     },
     /// Somebody this operation needs has not answered in time.
-    #[error("{operation}: waited {} for {}{detail}\nhint: {hint}", seconds(*.waited), list(.missing))]
+    #[error("{operation}: waited {}{}{detail}\nhint: {hint}", seconds(*.waited), for_whom(.missing))]
     Timeout {
         /// What was going on.
         operation: String,
@@ -210,6 +210,14 @@ impl Error {
         }
     }
 
+    /// The same with other advice, where it is that somebody is gone.
+    pub(crate) fn with_hint(mut self, advice: &str) -> Self {
+        if let Error::PeerLost { hint, .. } = &mut self {
+            *hint = advice.into();
+        }
+        self
+    }
+
     pub(crate) fn system(operation: impl Into<String>, detail: impl fmt::Display) -> Self {
         Error::System { operation: operation.into(), detail: detail.to_string() }
     }
@@ -226,6 +234,11 @@ pub(crate) fn list(members: &[Who]) -> String {
         text.push_str(&format!(" and {} more", members.len() - SHOWN));
     }
     text
+}
+
+/// ` for rank 1 (a, pid 7)`, or nothing where it was this process that stood in its own way.
+fn for_whom(members: &[Who]) -> String {
+    if members.is_empty() { String::new() } else { format!(" for {}", list(members)) }
 }
 
 fn seconds(duration: Duration) -> String {

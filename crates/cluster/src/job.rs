@@ -62,7 +62,7 @@ impl Job {
     pub fn alone(timeout: Duration) -> Result<Job, Error> {
         let settings = Settings { timeout, ..Settings::default() };
         let topology = Topology::new(vec![roster::introduce_alone()]);
-        let seat = Seat::new(0, topology, &settings, Launcher::Solo, None, None)?;
+        let seat = Seat::new(0, topology, &settings, false, Launcher::Solo, None, None)?;
         Job::assemble(Parts {
             seat: Arc::new(seat),
             threads: Vec::new(),

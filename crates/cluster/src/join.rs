@@ -88,12 +88,15 @@ fn enter(launch: &Launch, settings: &Settings, met: &mut Met, started: Instant, 
     }
     let welcome = knock(launch, member, sender.as_mut(), receiver.as_mut(), started, deadline)?;
     let (me, topology) = (welcome.rank, Topology::new(welcome.roster));
+    if settings.on_peer_loss == OnPeerLoss::Continue && !welcome.goes_on && topology.role(me).works() {
+        tracing::warn!("rank {me} would go on after the death of a worker, but not all workers said so: the job ends with the first death");
+    }
 
     let neighbours = topology.hosts()[topology.host_of(me)].ranks.clone();
     let inbox = Arc::new(Inbox::default());
     let switchboard = Switchboard::new(key, launch.epoch, me, topology.world(), instance, settings.transport, settings.encrypt);
     let control = ControlLine { sender: Mutex::new(sender), severer, local, last_heard: Mutex::new(Instant::now()) };
-    let seat = Seat::new(me, topology, settings, launch.launcher, Some(switchboard), Some(control))?;
+    let seat = Seat::new(me, topology, settings, welcome.goes_on, launch.launcher, Some(switchboard), Some(control))?;
     let mut heap = if neighbours.len() > 1 && seat.shares_memory() { None } else { Some(private_heap()?) };
     let seat = Arc::new(seat);
     let mut threads = Vec::new();
@@ -144,6 +147,8 @@ fn open_door(launch: &Launch, settings: &Settings, key: &JobKey, instance: [u8; 
 /// What the coordinator answered.
 struct Welcomed {
     rank: u32,
+    /// All workers said that they go on when one dies.
+    goes_on: bool,
     job: [u8; 16],
     roster: Vec<MemberInfo>,
 }
@@ -160,6 +165,7 @@ fn knock(
     let join = Control::Join { member, world: launch.world, epoch: launch.epoch, started_by: launch.launcher.name().into() };
     send_control(sender, &join, deadline).map_err(|error| lost_coordinator(launch, &error, started))?;
     let patience = deadline.extended(GRACE);
+    let mut goes_on = false;
     loop {
         match receive_control(receiver, patience) {
             Ok(Control::Welcome { rank, job, roster, epoch, .. }) => {
@@ -169,8 +175,9 @@ fn knock(
                 if !sound {
                     return Err(Error::Refused { at: launch.meeting.to_string(), reason: "its roster makes no sense".into() });
                 }
-                return Ok(Welcomed { rank, job, roster });
+                return Ok(Welcomed { rank, goes_on, job, roster });
             }
+            Ok(Control::GoesOn) => goes_on = true,
             // That a process ended says nothing yet: whether that is a death, another message tells.
             Ok(Control::Heartbeat { .. } | Control::Ended { .. }) => {}
             Ok(Control::Refused { reason }) => return Err(Error::Refused { at: launch.meeting.to_string(), reason }),

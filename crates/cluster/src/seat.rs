@@ -17,7 +17,7 @@ use crate::circle::Circles;
 use crate::fate::{Fate, Fates};
 use crate::notices::Notices;
 use crate::switchboard::{CallError, Lane, Switchboard};
-use crate::{Error, OnPeerLoss, Settings, Topology, TransportChoice};
+use crate::{Error, Settings, Topology, TransportChoice};
 
 /// What the threads of a seat share.
 pub(crate) struct Seat {
@@ -28,7 +28,7 @@ pub(crate) struct Seat {
     pub(crate) launcher: Launcher,
     /// What may carry links, and with it whether neighbours share memory.
     pub(crate) transport: TransportChoice,
-    /// Whether the others go on when a worker dies.
+    /// Whether the job goes on when a worker dies: all workers said so.
     pub(crate) goes_on: bool,
     /// Tells this process from its forked children, which are no members.
     pub(crate) fork: ForkGuard,
@@ -69,6 +69,7 @@ impl Seat {
         me: u32,
         topology: Topology,
         settings: &Settings,
+        goes_on: bool,
         launcher: Launcher,
         switchboard: Option<Switchboard>,
         control: Option<ControlLine>,
@@ -81,7 +82,7 @@ impl Seat {
             timeout: settings.timeout,
             launcher,
             transport: settings.transport,
-            goes_on: settings.on_peer_loss == OnPeerLoss::Continue,
+            goes_on,
             fork,
             board: OnceLock::new(),
             switchboard,

@@ -15,7 +15,7 @@ pub struct Settings {
     pub encrypt: bool,
     /// Offer only addresses of the interfaces whose names begin so.
     pub interface: Option<String>,
-    /// What the death of a worker means for the others. All members need the same.
+    /// What the death of a worker means for the others. It takes all workers to go on; dedicated servers do as they do.
     pub on_peer_loss: OnPeerLoss,
 }
 

@@ -61,7 +61,7 @@ pub enum SegmentError {
         key: [u64; 2],
     },
     /// A heap has handed out all it has.
-    #[error("no room for {asked} bytes in the shared memory `{name}`: all of its {of} are in use; check `ulimit -f`")]
+    #[error("no room for {asked} bytes more in the shared memory `{name}`, which has {of} in all")]
     Full {
         /// The name given to the heap.
         name: String,

@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use syncline_cluster::bootstrap::{self, Arguments, Environment, Launch};
-use syncline_cluster::{OnPeerLoss, Settings, TransportChoice};
+use syncline_cluster::{OnPeerLoss, Role, Settings, TransportChoice};
 use syncline_collective::{PlanName, PlanSettings};
 use syncline_kvstore::Member;
 
@@ -88,7 +88,13 @@ impl Config {
         self
     }
 
-    /// What the death of a worker means for the others; all ranks need the same.
+    /// What this process does in the job, whatever the environment says of it.
+    pub fn role(mut self, role: Role) -> Config {
+        self.launch.role = role;
+        self
+    }
+
+    /// What the death of a worker means for the others: it takes all workers to go on, and dedicated servers do as they do.
     pub fn on_peer_loss(mut self, choice: OnPeerLoss) -> Config {
         self.settings.on_peer_loss = choice;
         self

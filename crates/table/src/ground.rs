@@ -47,6 +47,11 @@ impl Ground {
         self.workers.iter().position(|rank| *rank == self.me()).map(|worker| worker as u32)
     }
 
+    /// The ranks that are over, as far as this process knows: they keep nothing that is made from now on.
+    pub(crate) fn gone(&self) -> Vec<u32> {
+        (0..self.vigil.topology().world()).filter(|rank| self.vigil.is_over(*rank)).collect()
+    }
+
     /// Whether memory does not reach everybody.
     pub(crate) fn has_links(&self) -> bool {
         self.neighbourhoods.len() > 1

@@ -24,6 +24,7 @@ mod spec;
 mod spread;
 mod table;
 mod tables;
+mod together;
 mod updater;
 
 pub use arrays::SharedArray;

@@ -430,7 +430,7 @@ impl State {
     fn know(&mut self, entry: &Entry, ready: bool) {
         let name = name_of(&entry.spec).to_owned();
         self.numbers.insert(name.clone(), entry.number);
-        let made = Made { number: entry.number, name, spec: entry.spec.clone(), by_name: true };
+        let made = Made { number: entry.number, name, spec: entry.spec.clone(), by_name: true, gone: Vec::new() };
         self.tables.insert(entry.number, Known { made, site: entry.site.clone(), ready, failed: None, settled: None });
     }
 

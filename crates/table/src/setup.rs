@@ -8,7 +8,9 @@
 //!    agree: table 3 is ready ──▶ compares
 //! ```
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use syncline_cluster::{Deadline, Error, Job, Role};
 use syncline_shm::bulletin::Bulletin;
@@ -26,6 +28,7 @@ use crate::share::{LocalShare, Place, Share, bytes_ahead, lanes};
 use crate::spread::{Form, Layout, Places, Reach, Service, Spread, Watch};
 use crate::table::{Inner, Way};
 use crate::tables::Shared;
+use crate::together::Together;
 use crate::{Consistency, Shape, Spec, Table, Updater};
 
 /// Tables up to this size take all their memory when they are made (about a second per GiB); larger ones, which are
@@ -38,21 +41,33 @@ pub(crate) fn create(tables: &Shared, number: u32, spec: Spec, initial: Option<&
     let (job, ground) = (&tables.job, &tables.ground);
     let worker = working(ground)?;
     let name = spec.name.clone().unwrap_or_else(|| format!("table {number}"));
-    let payload = encode_message("table", &(number, &spec), MOST_SPEC)
+    let payload = encode_message("table", &(number, &spec, ground.gone()), MOST_SPEC)
         .map_err(|error| Error::Configuration { detail: format!("{spec}: {error}\nhint: a shorter name") })?;
-    job.agree(&format!("table {number}: {spec}"), fingerprint(number, &spec), site, &payload, by)?;
-    let made = Made { number, name, spec, by_name: false };
-    let settled = made.settle_in(ground, by)?;
+    let agreed = job.agree(&format!("table {number}: {spec}"), fingerprint(number, &spec), site, &payload, by)?;
+    tables.numbered.store(number + 1, Relaxed); // Its number is used from here on, whatever becomes of it: keys of memory hang on it.
+    // Who is gone is what the lowest worker says: everybody must divide the work among the same ranks.
+    let (_, _, gone) = decode_message::<(u32, Spec, Vec<u32>)>("table", &agreed.payload, MOST_SPEC)
+        .map_err(|error| Error::ContractMismatch { operation: format!("making table `{name}`"), detail: error.to_string() })?;
+    let made = Made { number, name, spec, by_name: false, gone };
+    let together = Together { job, what: format!("making table `{}`", made.name), site, by };
+    let opened = made.open_with(tables, worker, initial, by);
+    let failed = opened.is_err();
+    let agreed = together.agree("ready", &[], opened);
+    if failed {
+        // After the agreement, which cannot have come about: nobody looks for this memory any more, and nobody uses it.
+        (0..=ground.workers.len() as u64).for_each(|part| ground.heap.free([memory_key(number), part]));
+    }
+    let ((table, settled), _) = agreed?;
     if let Some(share) = settled.needed_by_others(ground) {
         tables.needed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(share);
     }
-    let table = settled.open(&made, tables, worker, by)?;
-    if let Some(initial) = initial.filter(|_| worker == 0) {
-        table.inner.way.set_initial(initial, &made.spec, ground.workers.len() as u32, by)?;
-    }
-    job.agree(&format!("table {number} is ready"), Fingerprint::of("ready").name(&number.to_string()).finish(), site, &[], by)?;
     settled.map_ahead();
     Ok(table)
+}
+
+/// Under which key the memory of a table is claimed: its store as part 0, then the outboxes.
+fn memory_key(number: u32) -> u64 {
+    u64::from(number) + 1
 }
 
 /// This process's number as a worker.
@@ -77,12 +92,15 @@ pub(crate) struct Made {
     pub(crate) spec: Spec,
     /// Worker 0 makes it and waits for nobody's call: one process of each neighbourhood claims all memory there.
     pub(crate) by_name: bool,
+    /// Ranks that left or died before: they keep nothing of it, and no clock waits for them.
+    pub(crate) gone: Vec<u32>,
 }
 
 /// What this process keeps of a table.
 pub(crate) struct Settled {
     spec: Spec,
     places: Arc<Places>,
+    gone: Vec<u32>,
     layout: Layout,
     reach: Arc<dyn Reach>,
     /// The share that this process has in memory, and its number.
@@ -92,10 +110,32 @@ pub(crate) struct Settled {
 }
 
 impl Made {
+    /// This worker's end of the table, with worker 0's initial value in it.
+    fn open_with(&self, tables: &Shared, worker: u32, initial: Option<&[u8]>, by: Deadline) -> Result<(Table, Settled), Error> {
+        let settled = self.settle_in(&tables.ground, by)?;
+        let table = settled.open(self, tables, worker, by)?;
+        let workers = &tables.ground.workers;
+        let first = workers.iter().position(|rank| !self.gone.contains(rank));
+        if let Some(initial) = initial.filter(|_| Some(worker as usize) == first) {
+            table.inner.way.set_initial(initial, &self.spec, workers.len() as u32, by)?;
+        }
+        Ok((table, settled))
+    }
+
     /// Makes or finds what this process keeps of the table, and begins to serve those who reach it over links.
     pub(crate) fn settle_in(&self, ground: &Ground, by: Deadline) -> Result<Settled, Error> {
         let reach: Arc<dyn Reach> = Arc::new(ground.vigil.clone());
-        let (workers, servers) = (&ground.workers, &ground.servers);
+        let workers = &ground.workers;
+        let servers: Vec<u32> = ground.servers.iter().copied().filter(|rank| !self.gone.contains(rank)).collect();
+        if servers.is_empty() {
+            return Err(ground.vigil.explain(
+                &format!("making table `{}`", self.name),
+                &self.gone,
+                Instant::now(),
+                "nobody is left to keep it",
+            ));
+        }
+        let gone_workers = || (0..).zip(workers).filter(|(_, rank)| self.gone.contains(rank)).map(|(worker, _)| worker);
         let table = fingerprint(self.number, &self.spec);
         let title = format!("table `{}`", self.name);
         let places = |servers: Vec<Vec<u32>>| Arc::new(Places { table, name: title.clone(), servers, workers: workers.clone() });
@@ -108,6 +148,7 @@ impl Made {
                 let local = index.map(|index| map_share(ground, self, &homes[index], by)).transpose()?;
                 Settled {
                     spec: self.spec.clone(),
+                    gone: self.gone.clone(),
                     layout: Layout::Ranges(homes.iter().map(|home| home.rows.clone()).collect()),
                     places: places(homes.into_iter().map(|home| home.servers).collect()),
                     share: index.zip(local.clone().map(|share| share as Arc<dyn Share>)),
@@ -121,8 +162,10 @@ impl Made {
                 let consistency = if workers.len() == 1 { Consistency::Async } else { self.spec.consistency };
                 let make = || Arc::new(KeyShare::new(title.clone(), self.spec.dtype(), consistency, workers.clone(), Arc::clone(&reach)));
                 let keys = index.map(|_| make());
+                keys.iter().for_each(|share| gone_workers().for_each(|worker| share.finish(worker)));
                 Settled {
                     spec: self.spec.clone(),
+                    gone: self.gone.clone(),
                     layout: Layout::Hashed(servers.len()),
                     places: places(servers.iter().map(|rank| vec![*rank]).collect()),
                     share: index.zip(keys.clone().map(|share| share as Arc<dyn Share>)),
@@ -148,7 +191,7 @@ impl Settled {
             None => rank == ground.me(),
         };
         for (worker, rank) in (0..).zip(&self.places.workers) {
-            if in_memory(*rank) || self.places.server_of(*index, worker) != ground.me() {
+            if in_memory(*rank) || self.places.server_of(*index, worker) != ground.me() || self.gone.contains(rank) {
                 continue;
             }
             let service = Service {
@@ -166,7 +209,8 @@ impl Settled {
             drop(service.start()?); // It ends with the link, which ends with the worker or with this process's seat.
         }
         if self.places.servers.len() > 1 {
-            let neighbours = (0..).zip(&self.places.workers).filter(|(_, rank)| in_memory(**rank) && **rank != ground.me());
+            let is_watched = |rank: u32| in_memory(rank) && rank != ground.me() && !self.gone.contains(&rank);
+            let neighbours = (0..).zip(&self.places.workers).filter(|(_, rank)| is_watched(**rank));
             let watch = Watch {
                 places: Arc::clone(&self.places),
                 index: *index,
@@ -243,7 +287,10 @@ fn board_of(ground: &Ground, spec: &Spec, by: Deadline) -> Result<Option<Bulleti
 
 fn map_share(ground: &Ground, made: &Made, home: &Home, by: Deadline) -> Result<Arc<LocalShare>, Error> {
     let workers = ground.workers.clone();
-    let owners: Vec<u32> = workers.iter().enumerate().map(|(worker, rank)| home.owner(worker as u32, *rank)).collect();
+    // What a rank that is gone would have claimed falls to the first server here.
+    let owner =
+        |worker: u32, rank: u32| Some(home.owner(worker, rank)).filter(|owner| !made.gone.contains(owner)).unwrap_or(home.servers[0]);
+    let owners: Vec<u32> = (0..).zip(&workers).map(|(worker, rank)| owner(worker, *rank)).collect();
     let mut spec = made.spec.clone();
     if workers.len() == 1 {
         spec.consistency = Consistency::Async; // One worker is always in step with itself.
@@ -259,7 +306,7 @@ fn map_share(ground: &Ground, made: &Made, home: &Home, by: Deadline) -> Result<
         arrays: Arc::clone(&ground.arrays),
         board: board_of(ground, &made.spec, by)?,
     };
-    let key = u64::from(made.number) + 1;
+    let key = memory_key(made.number);
     let operation = format!("making {}", place.title);
     let refused = |error: syncline_shm::segment::SegmentError| Error::System { operation: operation.clone(), detail: error.to_string() };
     let mut outboxes = Vec::new();
@@ -302,6 +349,11 @@ fn map_share(ground: &Ground, made: &Made, home: &Home, by: Deadline) -> Result<
         // A limit that is reached here is reached now, in words, and not later by a signal.
         store.reserve().map_err(refused)?;
     }
+    for ((rank, owner), outbox) in place.workers.iter().zip(&place.owners).zip(&outboxes) {
+        if made.gone.contains(rank) && *owner == ground.me() {
+            outbox.finish();
+        }
+    }
     Ok(Arc::new(LocalShare::new(place, store, outboxes)))
 }
 
@@ -309,20 +361,28 @@ fn map_share(ground: &Ground, made: &Made, home: &Home, by: Deadline) -> Result<
 pub(crate) fn serve(job: &Arc<Job>, ground: &Arc<Ground>) {
     debug_assert_eq!(job.role(), Role::Server);
     let (job, ground) = (Arc::clone(job), Arc::clone(ground));
+    let kept = Arc::new(Mutex::new(Vec::new()));
     let body = move || {
-        let mut kept = Vec::new();
         while let Ok(agreement) = job.next_agreement(Deadline::never()) {
-            let Ok((number, spec)) = decode_message::<(u32, Spec)>("table", &agreement.payload, MOST_SPEC) else { continue };
+            let Ok((number, spec, gone)) = decode_message::<(u32, Spec, Vec<u32>)>("table", &agreement.payload, MOST_SPEC) else {
+                continue;
+            };
             if spec.check().is_err() {
                 continue;
             }
             let name = spec.name.clone().unwrap_or_else(|| format!("table {number}"));
-            let made = Made { number, name, spec, by_name: false };
-            match made.settle_in(&ground, Deadline::after(job.timeout())) {
-                Ok(settled) => kept.push(settled),
+            let made = Made { number, name, spec, by_name: false, gone };
+            let (job, ground, kept) = (Arc::clone(&job), Arc::clone(&ground), Arc::clone(&kept));
+            // Beside this one: workers that failed to make a table leave it waiting for their memory, and the next table must not.
+            let settle = move || match made.settle_in(&ground, Deadline::after(job.timeout())) {
+                Ok(settled) => kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(settled),
                 Err(error) => tracing::warn!("rank {} cannot keep table `{}`: {error}", job.rank(), made.name),
+            };
+            if let Err(error) = std::thread::Builder::new().name("syncline-settle".into()).spawn(settle) {
+                tracing::error!("no thread to keep a table with: {error}");
             }
         }
+        kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
     };
     if let Err(error) = std::thread::Builder::new().name("syncline-serve".into()).spawn(body) {
         tracing::error!("no thread to serve with: {error}");

@@ -524,7 +524,7 @@ impl Table {
             && let Some(lent) = share.lendable(inner.selection("add", delta.len(), rows)?, delta)
         {
             let options = &inner.options(options)?;
-            let mut adds = inner.adds();
+            let mut adds = inner.adds_by("add_get", by)?;
             let sequence = *adds + 1;
             share.publish_lent(inner.worker, sequence, options, lent, by)?;
             *adds = sequence;
@@ -559,9 +559,9 @@ impl Table {
                 detail: format!("{}: only a matrix knows its changed rows", self.inner.operation("get_changed")),
             });
         }
-        let own_adds = *self.inner.adds();
+        let own_adds = *self.inner.adds_by("get_changed", by)?;
         let (ids, rows) = match &self.inner.way {
-            Way::Here(share) => share.read_changed(self.inner.worker, own_adds, by)?,
+            Way::Here(share) => share.read_changed(self.inner.worker, own_adds, None, by)?,
             Way::Spread(spread) | Way::Keys { spread, .. } => return spread.get_changed(out, by),
         };
         let width = self.inner.spec.row_bytes();
@@ -585,17 +585,21 @@ impl Table {
         self.inner.keys("get", keys, out.len())?.get_in(Manner { priority: self.priority, code: None }, out, Some(keys), by)
     }
 
-    /// How many adds each worker has made, as far as this process knows.
+    /// How many adds each worker has made, as far as this process knows. Empty where servers elsewhere had to be asked and could
+    /// not be: [`clocks_by`](Table::clocks_by) says why.
     pub fn clocks(&self) -> Vec<u64> {
+        self.clocks_by(Deadline::after(self.inner.vigil.timeout())).unwrap_or_default()
+    }
+
+    /// How many adds each worker has made, as far as this process and the servers that it asks know.
+    pub fn clocks_by(&self, by: Deadline) -> Result<Vec<u64>, Error> {
         let mut clocks = match &self.inner.way {
             Way::Here(share) => share.clocks(),
-            Way::Spread(spread) | Way::Keys { spread, .. } => {
-                return spread.clocks(Deadline::after(self.inner.vigil.timeout())).unwrap_or_default();
-            }
+            Way::Spread(spread) | Way::Keys { spread, .. } => return spread.clocks(by),
         };
         let mine = &mut clocks[self.inner.worker as usize];
-        *mine = (*mine).max(*self.inner.adds());
-        clocks
+        *mine = (*mine).max(*self.inner.adds_by("clocks", by)?);
+        Ok(clocks)
     }
 }
 

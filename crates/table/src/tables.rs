@@ -1,6 +1,7 @@
 //! All tables of one job, as this process sees them.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) job: Arc<Job>,
     pub(crate) ground: Arc<Ground>,
     pub(crate) made: Mutex<Vec<Table>>,
+    /// Numbers that tables have had, also those that could not be made.
+    pub(crate) numbered: AtomicU32,
     pub(crate) caretaker: Arc<Caretaker>,
     /// Shares that workers elsewhere reach through this process: it stays until they are done with them.
     pub(crate) needed: Mutex<Vec<Arc<dyn Share>>>,
@@ -38,7 +41,15 @@ impl Tables {
             setup::serve(&job, &ground);
         }
         let named = Named::new(&ground);
-        let shared = Shared { job, ground, made: Mutex::default(), caretaker: Arc::default(), needed: Mutex::default(), named };
+        let shared = Shared {
+            job,
+            ground,
+            made: Mutex::default(),
+            numbered: AtomicU32::new(0),
+            caretaker: Arc::default(),
+            needed: Mutex::default(),
+            named,
+        };
         Tables { shared: Arc::new(shared) }
     }
 
@@ -50,7 +61,7 @@ impl Tables {
         spec.check()?;
         named::check_initial(&spec, initial)?;
         let mut made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let table = setup::create(&self.shared, made.len() as u32, spec, initial, site, by)?;
+        let table = setup::create(&self.shared, self.shared.numbered.load(Relaxed), spec, initial, site, by)?;
         made.push(table.clone());
         Ok(table)
     }

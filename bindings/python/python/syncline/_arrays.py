@@ -23,7 +23,7 @@ KNOWN = ("float32", "float64", "float16", BFLOAT16, "int8", "int16", "int32", "i
 
 def converted(given: Any, dtype: str, operation: str) -> Array:
     """``given`` as a C-contiguous array of ``dtype``: NumPy's same_kind casting, and whole numbers must fit."""
-    array, name = _opened(given)
+    array, name = _opened(given, operation)
     if name == dtype:
         return np.ascontiguousarray(array)
     if name == BFLOAT16 or dtype == BFLOAT16:
@@ -45,7 +45,9 @@ def converted(given: Any, dtype: str, operation: str) -> Array:
 
 def whole_numbers(given: Any, what: str, one_is_fine: bool) -> tuple[Array, bool]:
     """``given`` as a one-dimensional int64 array, and whether it was a single number."""
-    array, name = _opened(given)
+    array, name = _opened(given, what)
+    if array.ndim == 0 and array.dtype == object:
+        raise DTypeMismatch(f"{what}: a sequence of whole numbers is needed, not {type(given).__name__}")
     if array.ndim > 1 or (array.ndim == 0 and not one_is_fine):
         raise ShapeMismatch(f"{what}: a one-dimensional sequence is needed, not an array of shape {array.shape}")
     if array.size == 0 and not hasattr(given, "dtype"):
@@ -78,14 +80,16 @@ def pour(fresh: Array, dtype: str, into: Array, name: str) -> None:
         np.copyto(into, values, casting="same_kind")
 
 
-def fill(fresh: Array, dtype: str, source: Array, name: str) -> None:
-    """The other way round: what the caller's array holds, before part of it is replaced."""
-    if name == dtype:
-        np.copyto(fresh, source.ravel())
-    elif BFLOAT16 in (name, dtype):
-        np.copyto(fresh, _cast_half(source.ravel(), name, dtype, "get_changed"))
-    else:
-        np.copyto(fresh, source.ravel(), casting="unsafe")
+def pour_rows(fresh: Array, dtype: str, into: Array, name: str, rows: Array, shape: tuple[int, int]) -> None:
+    """Writes only these rows of ``fresh``: what the caller's array holds elsewhere may be more than ``dtype`` can say."""
+    changed = np.empty((len(rows), shape[1]), into.dtype)
+    pour(fresh.reshape(shape)[rows], dtype, changed, name)
+    if into.shape == shape:
+        into[rows] = changed
+        return
+    whole = np.array(into, order="C").reshape(shape)
+    whole[rows] = changed
+    np.copyto(into, whole.reshape(into.shape))
 
 
 def makers(dtype: str) -> tuple[Any, np.dtype[Any]]:
@@ -141,16 +145,6 @@ def reduced(array: Any, work: Array, name: str) -> None:
     np.copyto(memory, work.reshape(memory.shape))
 
 
-def divide(array: Any, name: str, workers: int) -> None:
-    """Makes a sum a mean, in place."""
-    memory, _ = _opened_in_place(array, "aggregate")
-    if name != BFLOAT16:
-        np.divide(memory, workers, out=memory, casting="same_kind")
-        return
-    wide = _cast_half(memory, BFLOAT16, "float32", "aggregate")
-    np.copyto(memory, _cast_half(np.divide(wide, workers, out=wide), "float32", BFLOAT16, "aggregate"))
-
-
 def empty_shared(shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> Array:
     """An array that tables work with best: aligned, and shared with the neighbours if a session is open."""
     name = dtype_name(dtype)
@@ -170,16 +164,22 @@ def empty_shared(shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> 
     return memory[start : start + size].view(kind).reshape(lengths)
 
 
-def _opened(given: Any) -> tuple[Array, str]:
-    """Any input as an array and the name of its dtype; a copy only for what is no array yet."""
+def _opened(given: Any, operation: str | None = None) -> tuple[Array, str]:
+    """Any input as an array and the name of its dtype; a copy only for what is no array yet.
+
+    ``operation`` begins the text of an error, or else what was given.
+    """
     if not isinstance(given, np.ndarray):
         if hasattr(given, "__dlpack__"):
             try:
                 view = _native.View(given)
             except BufferError as error:
-                raise ShapeMismatch(f"{type(given).__name__}: {error}") from error
+                raise ShapeMismatch(f"{operation or type(given).__name__}: {error}") from error
             return np.asarray(view), view.dtype or np.asarray(view).dtype.name
-        given = np.asarray(given)
+        try:
+            given = np.asarray(given)
+        except ValueError as error:  # lists of lists of different lengths
+            raise ShapeMismatch(f"{operation or type(given).__name__}: {error}") from error
     name = _name_of(given.dtype)
     return (given.view(np.uint16) if name == BFLOAT16 else given), name
 
@@ -205,7 +205,7 @@ def _opened_in_place(out: Any, operation: str) -> tuple[Array, str]:
             out = np.asarray(memoryview(out))
         except TypeError:
             raise DTypeMismatch(f"{operation}: a writable array is needed, not {type(out).__name__}") from None
-    array, name = _opened(out)
+    array, name = _opened(out, operation)
     if not array.flags.writeable or _is_secretly_constant(out):
         raise ShapeMismatch(f"{operation}: the array is read-only")
     return array, name

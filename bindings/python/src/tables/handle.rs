@@ -76,8 +76,7 @@ impl Handle {
 
     /// How many adds each worker has made, as far as this process knows.
     pub(crate) fn clocks(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
-        job::refuse_fork(py, || self.operation("clocks of"))?;
-        Ok(self.table.clocks())
+        self.call(py, "clocks of", |table, by| table.clocks_by(by))
     }
 
     /// How many adds this worker has made; 0 in a process that is no worker.
@@ -127,6 +126,9 @@ pub(crate) fn specified(
     staleness: Option<i64>,
 ) -> PyResult<Spec> {
     let updater = Updater::from_name(updater).map_err(|error| errors::exception(py, &Error::from(error)))?;
+    if updater == Updater::Gradient {
+        return Err(configuration(py, "updater `gradient` is that of key-value stores\nhint: sl.kvstore.create(), or one of add, sgd, momentum_sgd, adagrad, dcasgd, dcasgda".into()));
+    }
     let staleness = staleness
         .map(|bound| u32::try_from(bound).map_err(|_| configuration(py, format!("staleness={bound} is not a number of rounds, 0 or more"))))
         .transpose()?;

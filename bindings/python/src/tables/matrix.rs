@@ -106,13 +106,14 @@ impl MatrixTable {
     /// Writes into `out`, which holds the whole table, the rows that others changed since this worker's last call, and
     /// returns their ids. The first call brings every row; a worker's own adds do not come back to it.
     fn get_changed<'py>(&self, py: Python<'py>, out: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let mut out = self.out(py, Some(out), None, "get_changed from")?.with_contents()?;
+        let mut out = self.out(py, Some(out), None, "get_changed from")?;
         let bytes = out.bytes_mut();
         let changed = self.handle.call(py, "get_changed from", |table, by| table.get_changed(bytes, by))?;
-        out.finish()?;
         let count = changed.len();
         let bytes = changed.iter().flat_map(|id| id.to_ne_bytes()).collect();
-        python(py)?.call_method1("array_over", (View::of_bytes(bytes, DType::I64, &[count]),))
+        let changed = python(py)?.call_method1("array_over", (View::of_bytes(bytes, DType::I64, &[count]),))?;
+        out.finish_rows(&changed, (self.rows, self.cols))?;
+        Ok(changed)
     }
 
     /// How many adds this worker has made.

@@ -36,10 +36,11 @@ pub(crate) fn load(py: Python<'_>, path: PathBuf) -> PyResult<()> {
 #[pyo3(signature = (array, op = "sum"))]
 pub(crate) fn aggregate<'py>(py: Python<'py>, array: &Bound<'py, PyAny>, op: &str) -> PyResult<Bound<'py, PyAny>> {
     let session = job::current(py, "aggregate")?;
-    let Some((reduce, mean)) = operation(op) else {
+    let Some(reduce) = ReduceOp::ALL.into_iter().find(|known| known.name() == op) else {
         let text = format!("aggregate: op={op:?} is not one of sum, prod, min, max, mean");
         return Err(errors::of_class(py, "ConfigurationError", text));
     };
+    let mean = reduce == ReduceOp::Mean;
     // `work` is what is reduced: the caller's own memory, or a copy that is written back.
     let (work, name, direct): (Bound<'py, PyAny>, String, bool) = match Lent::by(array) {
         Some(lent) if lent.writable && lent.dtype.is_some_and(|dtype| !mean || dtype.is_float()) => {
@@ -52,9 +53,6 @@ pub(crate) fn aggregate<'py>(py: Python<'py>, array: &Bound<'py, PyAny>, op: &st
     let bytes = lent.bytes_mut();
     job::wait(py, || session.aggregate_bytes(bytes, dtype, reduce, interrupt::deadline(session.timeout())))?;
     drop(lent);
-    if mean {
-        python(py)?.call_method1("divide", (&work, &name, session.num_workers()))?;
-    }
     if !direct {
         python(py)?.call_method1("reduced", (array, &work, &name))?;
     }
@@ -66,11 +64,4 @@ pub(crate) fn aggregate<'py>(py: Python<'py>, array: &Bound<'py, PyAny>, op: &st
 pub(crate) fn empty_shared(py: Python<'_>, bytes: usize) -> PyResult<View> {
     let session = job::current(py, "empty_shared")?;
     Ok(View::of_shared(job::wait(py, || session.empty_shared(bytes))?))
-}
-
-fn operation(name: &str) -> Option<(ReduceOp, bool)> {
-    if name == "mean" {
-        return Some((ReduceOp::Sum, true));
-    }
-    ReduceOp::ALL.into_iter().find(|op| op.name() == name).map(|op| (op, false))
 }

@@ -179,9 +179,9 @@ impl State {
         vec![Action::Send { connection, message: Control::Refused { reason } }, Action::Close { connection }]
     }
 
-    /// Whether all that are left of a running job go on when a worker dies.
+    /// Whether all workers that are left of a running job go on when one dies. Dedicated servers do as the workers say.
     pub fn goes_on(&self) -> bool {
-        let mut left = self.seats.iter().filter(|(rank, seat)| !seat.left && !self.is_dead(**rank)).peekable();
+        let mut left = self.seats.iter().filter(|(rank, seat)| seat.info.role.works() && !seat.left && !self.is_dead(**rank)).peekable();
         self.phase == Phase::Running && left.peek().is_some() && left.all(|(_, seat)| seat.goes_on)
     }
 
@@ -279,19 +279,19 @@ impl State {
 
     fn welcome(&self) -> Vec<Action> {
         let roster: Vec<MemberInfo> = self.seats.values().map(|seat| seat.info.clone()).collect();
-        self.seats
-            .iter()
-            .filter_map(|(rank, seat)| {
-                let message = Control::Welcome {
-                    rank: *rank,
-                    epoch: self.spec.epoch,
-                    job: self.spec.job,
-                    timeout_ms: self.spec.timeout.as_millis() as u64,
-                    roster: roster.clone(),
-                };
-                Some(Action::Send { connection: seat.connection?, message })
-            })
-            .collect()
+        // Before the welcome, as the members said it: a death may follow that at once.
+        let mut actions = if self.goes_on() { self.tell_all(&Control::GoesOn) } else { Vec::new() };
+        actions.extend(self.seats.iter().filter_map(|(rank, seat)| {
+            let message = Control::Welcome {
+                rank: *rank,
+                epoch: self.spec.epoch,
+                job: self.spec.job,
+                timeout_ms: self.spec.timeout.as_millis() as u64,
+                roster: roster.clone(),
+            };
+            Some(Action::Send { connection: seat.connection?, message })
+        }));
+        actions
     }
 
     fn leave(&mut self, rank: u32) -> Vec<Action> {

@@ -163,7 +163,7 @@ impl Share for KeyShare {
         sink(&out)
     }
 
-    fn read_changed(&self, _worker: u32, _own_adds: u64, _by: Deadline) -> Result<Pairs, Error> {
+    fn read_changed(&self, _worker: u32, _own_adds: u64, _received: Option<u64>, _by: Deadline) -> Result<Pairs, Error> {
         Err(self.unknown("get_changed", "a key-value table has no rows"))
     }
 

@@ -6,11 +6,24 @@
 //! Before anybody has asked, the epoch is 0 and nothing is stamped: the first question of a worker is answered with all
 //! rows anyway.
 
+use std::ops::Range;
+
 use syncline_cluster::{Deadline, Error};
 
 use super::LocalShare;
 
 const WORKER_BITS: u32 = 16;
+
+/// The last answer to a worker's question for changed rows. Over a link it may have got lost, and then its rows are due again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Answer {
+    /// Which of the worker's answers, from 1.
+    number: u64,
+    /// The epoch from which on it told of changes.
+    since: u64,
+    /// The epoch from which on the next one does, if this one arrived.
+    until: u64,
+}
 
 impl LocalShare {
     /// Stamps the rows of a block that became different.
@@ -45,11 +58,15 @@ impl LocalShare {
 
     /// Stamps every row of a stripe for every worker: after an inheritance nobody knows which rows moved.
     pub(crate) fn stamp_all_of(&self, index: usize) {
+        self.stamp_for_all(self.store.elements_of(index));
+    }
+
+    /// Stamps the rows of these elements for every worker. The caller holds the stripe's word.
+    pub(crate) fn stamp_for_all(&self, elements: Range<u64>) {
         let epoch = self.store.header().epoch().get_ordered();
         if epoch == 0 || self.store.layout().stamps == 0 || self.cols == 0 {
             return;
         }
-        let elements = self.store.elements_of(index);
         for row in elements.start / self.cols..elements.end.div_ceil(self.cols) {
             self.store.stamp(row).last.set(epoch << WORKER_BITS);
             self.store.stamp(row).other.set(epoch);
@@ -63,12 +80,22 @@ impl LocalShare {
         if last & ((1 << WORKER_BITS) - 1) == u64::from(worker) + 1 { stamp.other.get() } else { last >> WORKER_BITS }
     }
 
-    pub(crate) fn changed_rows(&self, worker: u32, own_adds: u64, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
+    /// What others changed since the last answer that arrived: the `received`-th to this worker, or any that was given.
+    pub(crate) fn changed_rows(
+        &self,
+        worker: u32,
+        own_adds: u64,
+        received: Option<u64>,
+        by: Deadline,
+    ) -> Result<(Vec<i64>, Vec<u8>), Error> {
         self.enter("get_changed")?;
         self.catch_up(worker, own_adds, None, by)?;
         // The epoch begins at 1 with the first question. Changes from here on carry a later one than `now`.
         let now = self.store.header().epoch().advance();
-        let seen = self.changes_seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[worker as usize];
+        let answers = || self.changes_seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let last = answers()[worker as usize];
+        let arrived = received.is_none_or(|received| received >= last.number);
+        let seen = if arrived { last.until } else { last.since };
         let first_time = seen == 0;
         let rows = self.place.rows.end - self.place.rows.start;
         let ids: Vec<i64> = (0..rows)
@@ -77,7 +104,7 @@ impl LocalShare {
             .collect();
         let mut bytes = vec![0; ids.len() * self.cols as usize * self.dtype.size()];
         self.read_rows(worker, &ids, &mut bytes, by)?;
-        self.changes_seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[worker as usize] = now + 1;
+        answers()[worker as usize] = Answer { number: received.unwrap_or(last.number) + 1, since: seen, until: now + 1 };
         Ok((ids, bytes))
     }
 }

@@ -11,6 +11,7 @@ use syncline_shm::store::{Hand, Layout, Store, block_elements};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::copy_past_cache;
 
+use super::changed::Answer;
 use super::emit::IntoArray;
 use super::replica::Replica;
 use super::turns::Turns;
@@ -122,8 +123,8 @@ pub(crate) struct LocalShare {
     pub(crate) deaths_seen: std::sync::atomic::AtomicU32,
     /// What a gradient table has beside its numbers.
     pub(crate) gradient: Option<Gradient>,
-    /// Epoch of each worker's last get of changed rows.
-    pub(crate) changes_seen: Mutex<Vec<u64>>,
+    /// Each worker's last answer about changed rows.
+    pub(crate) changes_seen: Mutex<Vec<Answer>>,
 }
 
 impl LocalShare {
@@ -168,7 +169,7 @@ impl LocalShare {
             store,
             outboxes,
             deaths_seen: std::sync::atomic::AtomicU32::new(0),
-            changes_seen: Mutex::new(vec![0; workers]),
+            changes_seen: Mutex::new(vec![Answer::default(); workers]),
             place,
         }
     }
@@ -551,8 +552,8 @@ impl Share for LocalShare {
         }
     }
 
-    fn read_changed(&self, worker: u32, own_adds: u64, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
-        self.changed_rows(worker, own_adds, by)
+    fn read_changed(&self, worker: u32, own_adds: u64, received: Option<u64>, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
+        self.changed_rows(worker, own_adds, received, by)
     }
 
     fn finish(&self, worker: u32) {

@@ -85,7 +85,9 @@ pub(crate) trait Share: Send + Sync {
     ) -> Result<(), Error>;
 
     /// Rows that others changed since this worker's last call: ids ascending, and their bytes.
-    fn read_changed(&self, worker: u32, own_adds: u64, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error>;
+    ///
+    /// `received` is how many answers arrived so far where they may get lost on the way: what a lost one told comes again.
+    fn read_changed(&self, worker: u32, own_adds: u64, received: Option<u64>, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error>;
 
     /// No clock waits for this worker any more.
     fn finish(&self, worker: u32);

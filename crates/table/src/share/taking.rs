@@ -8,6 +8,7 @@ use syncline_shm::store::{Busy, Hand, Hold};
 use syncline_shm::wait::{WaitError, wait_for};
 
 use super::{Emit, LocalShare, Share};
+use crate::Consistency;
 
 /// Patience with a stripe that somebody holds: it is held for microseconds unless its holder lost its core, or its life.
 pub(crate) struct Backoff {
@@ -175,7 +176,12 @@ impl LocalShare {
             let end = self.store.elements_of(index).end.min(elements.end);
             let len = (end - at) as usize * width;
             let mut hand = self.hand();
-            self.take(&mut hand, index, by)?.contents_mut(lane, at..end).copy_from_slice(&bytes[done..done + len]);
+            let mut taken = self.take(&mut hand, index, by)?;
+            taken.contents_mut(lane, at..end).copy_from_slice(&bytes[done..done + len]);
+            if lane == 0 {
+                self.stamp_for_all(at..end); // a load is nobody's add: every worker has to see it
+            }
+            drop(taken);
             at = end;
             done += len;
         }
@@ -285,6 +291,7 @@ impl LocalShare {
         let vigil = &self.place.vigil;
         let started = Instant::now();
         let bell = vigil.my_bell();
+        let ahead = if let Consistency::Bounded(bound) = self.place.spec.consistency { bound.into() } else { 0 };
         let mut told: Option<(u32, WaitGuard)> = None;
         loop {
             // Looked at before the dead are looked after, so that nobody dies unnoticed between the two.
@@ -294,7 +301,7 @@ impl LocalShare {
             }
             let poll = || (!workers.clone().any(|worker| behind(&worker))).then_some(());
             let still_there = || vigil.deaths() == deaths && !vigil.orphaned_or_leaving();
-            let operation = || self.operation(&format!("{what} after {goal} adds"));
+            let operation = || self.operation(&format!("{what} after {} adds", goal + ahead));
             let missing = || {
                 workers
                     .clone()

@@ -118,10 +118,10 @@ impl Spread {
                 None => {
                     let server = places.server_of(part, worker);
                     let link = reach.link(server, places.lane(part, worker), by)?;
-                    At::There(Box::new(Line::new(link, server, places.table, gates.to(server))))
+                    At::There(Box::new(Line::new(link, server, places.table, &places.name, gates.to(server))))
                 }
             };
-            members.push(Member { at, made: 0 });
+            members.push(Member { at, made: 0, received: 0 });
         }
         let parts = Parts {
             worker,

@@ -39,6 +39,8 @@ enum Expected {
 pub(crate) struct Line {
     server: u32,
     table: Fingerprint,
+    /// The table as errors call it.
+    title: String,
     send: Box<dyn SendHalf>,
     recv: Box<dyn RecvHalf>,
     next: u64,
@@ -52,10 +54,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Over `link` with rank `server`, for the table of this name.
-    pub(crate) fn new(link: Link, server: u32, table: Fingerprint, gate: Arc<Gate>) -> Line {
+    /// Over `link` with rank `server`, for the table of this fingerprint, which errors call `title`.
+    pub(crate) fn new(link: Link, server: u32, table: Fingerprint, title: &str, gate: Arc<Gate>) -> Line {
         let (send, recv) = link.split();
-        Line { server, table, send, recv, next: 0, expected: VecDeque::new(), refused: None, ended: None, gate, priority: None }
+        let title = title.to_owned();
+        Line { server, table, title, send, recv, next: 0, expected: VecDeque::new(), refused: None, ended: None, gate, priority: None }
     }
 
     /// From now on large frames take turns with those of other tables to the same server; `None`: they do not.
@@ -255,7 +258,7 @@ impl Line {
     }
 
     fn failed(&mut self, operation: &str, started: Instant, error: &LinkError, reach: &dyn Reach) -> Error {
-        let named = reach.link_failed(operation, self.server, started, error);
+        let named = reach.link_failed(&format!("{}: {operation}", self.title), self.server, started, error);
         if !error.is_transient() {
             self.ended.get_or_insert_with(|| named.clone());
         }

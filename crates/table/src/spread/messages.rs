@@ -85,6 +85,8 @@ pub(crate) enum Request {
     Changed {
         /// Adds that this worker has made at this share.
         own_adds: u64,
+        /// Answers of this share that arrived: what one that did not has told is told again.
+        received: u64,
         /// Milliseconds.
         patience: u32,
     },
@@ -347,7 +349,7 @@ mod tests {
             ("commit", hex(Request::Commit { sequence: 300 }.encode())),
             ("drop", hex(Request::Drop { sequence: 1 }.encode())),
             ("get", hex(Request::Get { own_adds: 4, rows: Rows::Listed(3), patience: 100, priority: Some(-2) }.encode())),
-            ("changed", hex(Request::Changed { own_adds: 4, patience: 100 }.encode())),
+            ("changed", hex(Request::Changed { own_adds: 4, received: 3, patience: 100 }.encode())),
             ("settle", hex(Request::Settle { sequence: 4, patience: 100, lost: vec![2] }.encode())),
             ("finish", hex(Request::Finish.encode())),
             ("clocks", hex(Request::Clocks.encode())),

@@ -20,6 +20,9 @@ use super::words::Code;
 use crate::AddOptions;
 use crate::share::{Selection, Share};
 
+/// How long a worker that has given up tries to tell the others so.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
 /// Ids or keys, and the bytes of their rows or values.
 pub(crate) type Pairs = (Vec<i64>, Vec<u8>);
 
@@ -31,10 +34,11 @@ pub(crate) enum At {
     There(Box<Line>),
 }
 
-/// One part and how many adds this worker has made there.
+/// One part, how many adds this worker has made there, and how many answers about changed rows it had from it.
 pub(crate) struct Member {
     pub(crate) at: At,
     pub(crate) made: u64,
+    pub(crate) received: u64,
 }
 
 /// The parts of one table, in the hands of one thread.
@@ -218,14 +222,33 @@ impl Parts {
             }
             Err(struck) if adding.is_open() => {
                 // Only the primary knows whether it counts, and we lost its word: go no further.
-                self.broken = Some(struck.error.clone());
+                self.broken = Some(self.in_doubt(&struck.error));
                 Err(struck.error)
             }
             Err(struck) => {
-                let steps = adding.refused(struck.part);
-                self.carry_out_quietly(&steps, by);
+                let mut steps = adding.refused(struck.part);
+                // Who only did not answer in time may have it, or is about to: what was sent arrives.
+                if matches!(struck.error, Error::Interrupted { .. } | Error::Timeout { .. }) {
+                    steps.push(Step::Discard(struck.part));
+                }
+                let given_up = by.interrupted() || by.expired();
+                self.carry_out_quietly(&steps, if given_up { Deadline::after(LAST_WORDS) } else { by });
                 Err(struck.error)
             }
+        }
+    }
+
+    /// What later calls are told after an add of which nobody here knows whether it counts: not that they were interrupted themselves.
+    fn in_doubt(&self, error: &Error) -> Error {
+        match error {
+            Error::Interrupted { .. } => Error::System {
+                operation: self.name.clone(),
+                detail:
+                    "an earlier add was interrupted while its servers decided whether it counts; this process can no longer use the table\n\
+                         hint: load a checkpoint in a new job, or let adds come to their end"
+                        .into(),
+            },
+            error => error.clone(),
         }
     }
 
@@ -401,11 +424,11 @@ impl Parts {
     pub(crate) fn get_changed(&mut self, out: &mut [u8], by: Deadline) -> Result<Vec<i64>, Error> {
         const OPERATION: &str = "get_changed";
         let row_bytes = self.row_bytes;
-        self.ask_all(|made| Request::Changed { own_adds: made, patience: patience(by) }, by)?;
+        self.ask_all(|member| Request::Changed { own_adds: member.made, received: member.received, patience: patience(by) }, by)?;
         let mut changed = Vec::new();
         let result = self.members.iter_mut().try_for_each(|member| {
             let (ids, bytes) = match &mut member.at {
-                At::Here(share) => share.read_changed(self.worker, member.made, by)?,
+                At::Here(share) => share.read_changed(self.worker, member.made, Some(member.received), by)?,
                 At::There(line) => receive_pairs(line, OPERATION, row_bytes, &*self.reach, by)?,
             };
             for (id, row) in ids.iter().zip(bytes.chunks_exact(row_bytes.max(1))) {
@@ -417,7 +440,10 @@ impl Parts {
             Ok(())
         });
         self.forsake();
-        result.map(|()| changed)
+        result?;
+        // Only now: who fails on the way has told its caller of no row, of whichever part.
+        self.members.iter_mut().for_each(|member| member.received += 1);
+        Ok(changed)
     }
 
     /// Returns when all adds so far are applied everywhere.
@@ -427,7 +453,7 @@ impl Parts {
         }
         let fate = |worker: &u32| self.reach.fate(self.workers[*worker as usize]);
         let lost: Vec<u32> = (0..self.workers.len() as u32).filter(|worker| fate(worker) == Fate::Lost).collect();
-        self.ask_all(|made| Request::Settle { sequence: made, patience: patience(by), lost: lost.clone() }, by)?;
+        self.ask_all(|member| Request::Settle { sequence: member.made, patience: patience(by), lost: lost.clone() }, by)?;
         let (reach, workers) = (Arc::clone(&self.reach), self.workers.clone());
         self.hear_all("flush", by, |share, worker, made| {
             share.settle(worker, made, by)?;
@@ -448,10 +474,11 @@ impl Parts {
     }
 
     /// Sends a request to all parts elsewhere.
-    fn ask_all(&mut self, request: impl Fn(u64) -> Request, by: Deadline) -> Result<(), Error> {
+    fn ask_all(&mut self, request: impl Fn(&Member) -> Request, by: Deadline) -> Result<(), Error> {
         for member in &mut self.members {
+            let request = request(member);
             if let At::There(line) = &mut member.at {
-                line.ask(&request(member.made), &[], &*self.reach, by)?;
+                line.ask(&request, &[], &*self.reach, by)?;
             }
         }
         Ok(())

@@ -194,8 +194,8 @@ impl Session<'_> {
                 let read = read.and_then(|()| making.end(&mut |words| flow.take(words)));
                 return flow.end(read);
             }
-            Request::Changed { own_adds, patience } => {
-                let (ids, rows) = share.read_changed(worker, own_adds, soon(patience))?;
+            Request::Changed { own_adds, received, patience } => {
+                let (ids, rows) = share.read_changed(worker, own_adds, Some(received), soon(patience))?;
                 return self.pairs(head, &ids, &rows);
             }
             Request::Settle { sequence, patience, ref lost } => {

@@ -138,7 +138,7 @@ pub enum Control {
         /// Who.
         ranks: Vec<u32>,
     },
-    /// Member, before it joins: when a worker dies, I go on without it.
+    /// Member, before it joins: when a worker dies, I go on without it. Coordinator, before its welcome: all workers do.
     GoesOn,
     /// Member: all members should hear this.
     Post {

@@ -1,6 +1,6 @@
 //! Deaths, agreements and blame, event by event.
 
-use syncline_wire::message::Call;
+use syncline_wire::message::{Call, RoleCode};
 
 use super::*;
 use crate::roster::tests::member_on;
@@ -16,18 +16,26 @@ fn running() -> State {
 
 /// A job of three, of whom some go on when a worker dies.
 fn running_where<const N: usize>(going_on: [u32; N]) -> State {
-    let spec = Spec { workers: 3, servers: 0, epoch: 0, job: [0; 16], timeout: at(5000), knows_exits: true, how_ranks_start: Vec::new() };
-    let mut state = State::new(spec);
-    for rank in 0..3 {
-        let member = member_on(rank, 1).with_rank(Some(rank));
-        let join = Control::Join { member, world: 3, epoch: 0, started_by: "test".into() };
+    assembled(3, 0, &going_on).0
+}
+
+/// A job of these workers and servers, of whom some said that they go on, and what the last to join set off.
+fn assembled(workers: u32, servers: u32, going_on: &[u32]) -> (State, Vec<Action>) {
+    let spec = Spec { workers, servers, epoch: 0, job: [0; 16], timeout: at(5000), knows_exits: true, how_ranks_start: Vec::new() };
+    let (mut state, mut told) = (State::new(spec), Vec::new());
+    for rank in 0..workers + servers {
+        let mut member = member_on(rank, 1).with_rank(Some(rank));
+        if rank >= workers {
+            member.role = RoleCode::Server;
+        }
+        let join = Control::Join { member, world: workers + servers, epoch: 0, started_by: "test".into() };
         let first = going_on.contains(&rank).then_some(Control::GoesOn);
         for message in first.into_iter().chain([join]) {
-            state.on(Event::Said { connection: rank.into(), local: true, message }, at(0));
+            told = state.on(Event::Said { connection: rank.into(), local: true, message }, at(0));
         }
     }
     assert!(state.is_running() && state.going_on.is_empty());
-    state
+    (state, told)
 }
 
 fn deaths(actions: &[Action]) -> Vec<(u32, DownCause)> {
@@ -118,6 +126,31 @@ fn where_one_does_not_go_on_the_job_does_not() {
     let told = state.on(Event::ProcessEnded { rank: 1, cause: DownCause::Killed { signal: 9 } }, at(20));
     assert_eq!(agreements(&told), 0, "the workers hear of the death instead");
     assert_eq!(deaths(&told), [(1, DownCause::Killed { signal: 9 })]);
+}
+
+#[test]
+fn dedicated_servers_go_on_where_all_workers_do() {
+    let heard = |told: &[Action], connection: u64| -> Vec<&'static str> {
+        let to = |action: &Action| match action {
+            Action::Send { connection: to, message: Control::GoesOn } if *to == connection => Some("goes on"),
+            Action::Send { connection: to, message: Control::Welcome { .. } } if *to == connection => Some("welcome"),
+            _ => None,
+        };
+        told.iter().filter_map(to).collect()
+    };
+    let (mut state, told) = assembled(2, 1, &[0, 1]);
+    assert!(state.goes_on(), "the server has no word in it");
+    for connection in 0..3 {
+        assert_eq!(heard(&told, connection), ["goes on", "welcome"], "everybody knows before anybody can die");
+    }
+    let told = state.on(Event::ProcessEnded { rank: 1, cause: DownCause::Killed { signal: 9 } }, at(20));
+    assert_eq!(deaths(&told), [(1, DownCause::Killed { signal: 9 })]);
+    assert_eq!(agreements(&say(&mut state, 0, propose(1))), 3, "told to all that are connected");
+    for going_on in [&[0, 2][..], &[2], &[]] {
+        let (state, told) = assembled(2, 1, going_on);
+        assert!(!state.goes_on(), "{going_on:?}");
+        assert_eq!(heard(&told, 2), ["welcome"], "{going_on:?}");
+    }
 }
 
 #[test]

@@ -28,13 +28,15 @@ struct State {
     values: Vec<u8>,
     /// By worker and row: whether the worker has not seen the row's last change.
     news: Vec<Vec<bool>>,
+    /// By worker: which answer about them was the last, and what it told.
+    told: Vec<(u64, Vec<bool>)>,
 }
 
 impl Naive {
     pub(super) fn new(rows: Range<u64>, cols: usize, dtype: DType, consistency: Consistency, workers: usize) -> Naive {
         let (count, row_bytes) = ((rows.end - rows.start) as usize, cols * dtype.size());
-        let state =
-            State { rounds: Rounds::new(consistency, workers), values: vec![0; count * row_bytes], news: vec![vec![true; count]; workers] };
+        let (news, told) = (vec![vec![true; count]; workers], vec![(0, Vec::new()); workers]);
+        let state = State { rounds: Rounds::new(consistency, workers), values: vec![0; count * row_bytes], news, told };
         Naive { rows, row_bytes, dtype, state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -162,10 +164,15 @@ impl Share for Naive {
         bytes.chunks(777).try_for_each(sink)
     }
 
-    fn read_changed(&self, worker: u32, own_adds: u64, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
+    fn read_changed(&self, worker: u32, own_adds: u64, received: Option<u64>, by: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
         self.wait(by, |state| {
             or_missing(state.rounds.missing_for_get(own_adds))?;
-            let news = std::mem::replace(&mut state.news[worker as usize], vec![false; (self.rows.end - self.rows.start) as usize]);
+            let mut news = std::mem::replace(&mut state.news[worker as usize], vec![false; (self.rows.end - self.rows.start) as usize]);
+            let (number, told) = &mut state.told[worker as usize];
+            if received.is_some_and(|received| received < *number) {
+                news.iter_mut().zip(&*told).for_each(|(new, told)| *new |= told);
+            }
+            (*number, *told) = (received.unwrap_or(*number) + 1, news.clone());
             let ids: Vec<i64> = (self.rows.start as i64..).zip(news).filter(|(_, is_new)| *is_new).map(|(id, _)| id).collect();
             let rows = ids.iter().flat_map(|id| state.values[self.at(*id)].to_vec()).collect();
             Ok((ids, rows))

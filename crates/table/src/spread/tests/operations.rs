@@ -198,6 +198,21 @@ fn a_wait_that_ends_names_the_worker_and_leaves_the_table_usable() {
     world.end();
 }
 
+#[test]
+fn what_an_interrupted_question_for_changes_had_been_told_is_told_again() {
+    let world = Plan::new(&[0..3, 3..6], 2, Consistency::Sync).build();
+    let (one, two) = (world.open(0, None), world.open(1, None));
+    let mut view = vec![0; 6 * 24];
+    assert_eq!(one.get_changed(&mut view, soon()).unwrap().len(), 6);
+    one.add(&bytes(&[0, 0, 0]), Some(&[0]), &PLAIN, false, soon()).unwrap();
+    one.get_changed(&mut view, soon().with_interrupt(|| true)).expect_err("the round is not complete, and the user is tired of it");
+    two.add(&bytes(&[2, 2, 2, 4, 4, 4]), Some(&[1, 4]), &PLAIN, true, soon()).unwrap();
+    assert_eq!(one.get_changed(&mut view, soon()).unwrap(), [1, 4], "the servers answered, and nobody listened");
+    assert_eq!(one.get_changed(&mut view, soon()).unwrap(), [] as [i64; 0]);
+    drop((one, two));
+    world.end();
+}
+
 /// A worker that speaks the protocol by hand.
 struct Hand {
     lines: Vec<Line>,
@@ -208,7 +223,13 @@ impl Hand {
         let reach = world.hub.seat(worker);
         let line = |share: usize| {
             let server = world.places.server_of(share, worker);
-            Line::new(reach.link(server, world.places.lane(share, worker), soon()).unwrap(), server, world.places.table, Default::default())
+            Line::new(
+                reach.link(server, world.places.lane(share, worker), soon()).unwrap(),
+                server,
+                world.places.table,
+                &world.places.name,
+                Default::default(),
+            )
         };
         Hand { lines: (0..world.shares.len()).map(line).collect() }
     }

@@ -83,7 +83,7 @@ impl Share for Flat {
             sink(&copy[..stripe.len()])
         })
     }
-    fn read_changed(&self, _: u32, _: u64, _: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
+    fn read_changed(&self, _: u32, _: u64, _: Option<u64>, _: Deadline) -> Result<(Vec<i64>, Vec<u8>), Error> {
         unreachable!("not measured")
     }
     fn finish(&self, _: u32) {}

@@ -59,7 +59,7 @@ fn of_the_frames_that_wait_for_a_server_the_highest_goes_first() {
                 }
             });
             scope.spawn(move || {
-                let mut line = Line::new(ours, 1, table, gates.to(1));
+                let mut line = Line::new(ours, 1, table, "table `t`", gates.to(1));
                 line.set_priority(Some(priority));
                 add(&mut line, hub, payload);
             });
@@ -83,7 +83,7 @@ fn small_frames_and_those_without_a_priority_wait_for_nobody() {
     let started = Instant::now();
     for (priority, bytes) in [(Some(-1), 1000), (None, 64 << 10)] {
         let (ours, _theirs) = pair();
-        let mut line = Line::new(ours, 1, table, gates.to(1));
+        let mut line = Line::new(ours, 1, table, "table `t`", gates.to(1));
         line.set_priority(priority);
         held.progress();
         add(&mut line, &hub, &vec![1; bytes]);
