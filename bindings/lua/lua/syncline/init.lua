@@ -9,7 +9,7 @@ raise.mark()
 local syncline = {
    version = native.version,
    --- What is known of the last error: kind, text, and where somebody is to blame his rank, host and pid.
-   last_error = native.last_error,
+   last_error = raise.only(native.last_error),
    --- Saves and loads all tables with the states of their updaters; every worker calls it.
    save = raise.from(native.save),
    load = raise.from(native.load),

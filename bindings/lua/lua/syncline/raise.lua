@@ -1,7 +1,7 @@
 --- Errors as Lua's users know them: strings that begin with the line of their own call.
 --
 -- Native functions answer `true` and results, or `false` and words. `raise.from` makes functions of them that raise, and
--- `raise.class` gives the objects they return methods.
+-- `raise.adopt` gives the objects they return methods.
 
 local raise = {}
 
@@ -33,17 +33,31 @@ function raise.error(words)
    error(raise.site() .. ': ' .. words, 0)
 end
 
-local function finish(ok, worked, ...)
-   if ok and worked then return ... end
-   -- What mlua itself refuses, such as a nil where a tensor was expected, comes as an object with a traceback.
-   local words = ok and (...) or tostring(worked):gsub('\nstack traceback:.*', '')
+--- Raises what a native function raised: what mlua itself refuses, such as a nil where a tensor was expected, and what a finaliser raised that
+-- happened to run meanwhile. Both come as objects with a traceback.
+function raise.raised(object)
+   local words = tostring(object):gsub('\nstack traceback:.*', '')
    if words:find('^[^\n]*:%d+: ') then error(words, 0) end -- a function of the user's raised it and said where
    raise.error(words)
+end
+
+local function finish(ok, worked, ...)
+   if ok and worked then return ... end
+   raise.raised(ok and (...) or worked)
 end
 
 --- A function that raises what `native` only tells.
 function raise.from(native)
    return function(...) return finish(pcall(native, ...)) end
+end
+
+--- A function that answers as `native` does, which tells nothing beside its answer.
+function raise.only(native)
+   return function(...)
+      local ok, answer = pcall(native, ...)
+      if ok then return answer end
+      raise.raised(answer)
+   end
 end
 
 --- Gives a native object the methods and metamethods of `class`; all objects of its kind have them from then on.
