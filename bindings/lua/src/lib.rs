@@ -29,9 +29,12 @@ use crate::reply::{Failure, reply};
 /// `state` is the interpreter that loads the module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn luaopen_syncline_native(state: *mut mlua::ffi::lua_State) -> c_int {
-    interrupt::watch(state);
-    // SAFETY: Lua calls this with its own state; a panic inside becomes an error of Lua's.
-    unsafe { Lua::entrypoint1(state, module) }
+    // SAFETY: Lua calls this with its own state and room for a score of values; nothing was made yet. A panic inside `entrypoint1` becomes an
+    // error of Lua's.
+    unsafe {
+        interrupt::watch(state);
+        Lua::entrypoint1(state, module)
+    }
 }
 
 /// A function of the module, made from one of ours.
