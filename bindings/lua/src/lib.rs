@@ -4,6 +4,7 @@
 //! classes are in `bindings/lua/lua`. Every function answers as `reply.rs` says, so that errors are raised in Lua, as strings.
 #![cfg_attr(feature = "lua54", expect(clippy::unnecessary_cast, reason = "integers of Lua 5.1 are of another type"))]
 
+mod arguments;
 mod inside;
 mod interrupt;
 mod ipc;

@@ -3,6 +3,7 @@
 local native = require 'syncline_native'
 local raise = require 'syncline.raise'
 local tensor = require 'syncline.tensor'
+local whole = require 'syncline.whole'
 require 'syncline.torch'
 raise.mark()
 
@@ -45,10 +46,14 @@ KVTable.__index = KVTable
 
 --- A table with one number for each whole number that anyone thinks of; zero until somebody adds to it.
 function syncline.KVTable(options)
-   return setmetatable({ handle = create(nil, nil, nil, options or {}, raise.site()) }, KVTable)
+   return setmetatable({ handle = create(nil, nil, nil, whole.options(options), raise.site()) }, KVTable)
 end
 
-function KVTable:add(keys, values, sync) add_keys(self.handle, keys, values, sync or false) end
+function KVTable:add(keys, values, sync)
+   if sync ~= nil then raise.expect(sync, 'boolean', 'sync') end
+   add_keys(self.handle, keys, values, sync or false)
+end
+
 function KVTable:get(keys) return get_keys(self.handle, keys) end
 
 --- The tree of the job's workers; worker w is node w + 1.

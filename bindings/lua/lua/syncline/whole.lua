@@ -36,7 +36,19 @@ function whole.add(handle, data, sync, option)
       if not ok then raise.raised(added) end
       if added ~= nil then raise.error(added) end
    end
-   add(handle, data, nil, sync or false, option)
+   whole.add_rows(handle, data, nil, sync, option)
+end
+
+--- Adds to rows, or to all numbers where there are no ids.
+function whole.add_rows(handle, data, row_ids, sync, option)
+   if sync ~= nil then raise.expect(sync, 'boolean', 'sync') end
+   if option ~= nil then raise.options(option, 'option', 'learning_rate', 'momentum', 'rho', 'lambda', 'lambda_') end
+   add(handle, data, row_ids, sync or false, option)
+end
+
+--- What a new table may be told beside its size.
+function whole.options(options)
+   return raise.options(options, 'options', 'dtype', 'updater', 'name', 'staleness')
 end
 
 return whole
