@@ -67,6 +67,19 @@ int main(void)
     if (workers == 1) { /* a process joins its launcher's job once */
         MV_Init(&two, strange);
         CHECK(syncline_last_error_kind() == SYNCLINE_CONFIGURATION);
+        /* Roles that are none, and one that this process does not have. */
+        char *captain[] = {"program", "-ps_role=captain", NULL}, *server[] = {"program", "-ps_role=server", NULL};
+        two = 2;
+        MV_Init(&two, captain);
+        CHECK(syncline_last_error_kind() == SYNCLINE_ARGUMENT && strstr(syncline_last_error(), "captain"));
+        two = 2;
+        MV_Init(&two, server);
+        CHECK(syncline_last_error_kind() == SYNCLINE_CONFIGURATION && strstr(syncline_last_error(), "both a worker and a server"));
+        char *any[] = {"program", "-ps_role=default", NULL};
+        two = 2;
+        MV_Init(&two, any);
+        CHECK(two == 1 && MV_NumWorkers() == 1);
+        MV_ShutDown();
         two = 2;
         MV_Init(&two, sgd);
         CHECK(two == 1);
