@@ -137,6 +137,47 @@ test('tensors are received in place; another shape is refused and the message st
    end)
 end)
 
+test('tensors of every type arrive as they went', function()
+   with_clients(1, function(server, clients)
+      for _, name in ipairs { 'Float', 'Double', 'Half', 'BFloat16', 'Char', 'Short', 'Int', 'Long', 'Byte' } do
+         local sent = syncline[name .. 'Tensor'] { 1, 2, 3 }
+         clients[1]:send(sent)
+         local got = server:recvAny()
+         equal({ got:type(), got:totable() }, { sent:type(), { 1, 2, 3 } })
+      end
+   end)
+end)
+
+test('recvAny of a tag hears its clients alone', function()
+   with_clients(2, function(server, clients)
+      for i, client in ipairs(clients) do client:send('I am ' .. i) end
+      server:clients(2, function(peer) peer:tag(peer:recv() == 'I am 1' and 'one' or 'two') end)
+      clients[1]:send('first')
+      clients[2]:send('second')
+      local message, peer = server:recvAny('two')
+      equal({ message, peer:tag() }, { 'second', 'two' })
+      equal((server:recvAny()), 'first')
+   end)
+end)
+
+test('a server may end one connection', function()
+   with_clients(2, function(server, clients)
+      local ended
+      clients[1]:send('end me')
+      clients[2]:send('not me')
+      server:clients(2, function(peer)
+         if peer:recv() == 'end me' then
+            ended = peer
+            peer:close()
+         end
+      end)
+      raises(function() clients[1]:recv() end, 'remote peer disconnected')
+      raises(function() ended:send('x') end, 'server client is invalid')
+      equal(server:clients(function(peer) peer:send('you stay') end), 1)
+      equal(clients[2]:recv(), 'you stay')
+   end)
+end)
+
 test('a client goes to another thread', function()
    local server, port = ipc.server()
    local client = ipc.client(port)

@@ -32,8 +32,8 @@ int main(void)
     for (int i = 0; i < 4; ++i) memcpy(rows + 10 * i, numbers + 10 * ids[i], 10 * sizeof *rows);
     MV_NewMatrixTable(11, 10, &matrix);
     for (int count = 1; count <= 20; ++count) {
-        MV_AddMatrixTableAll(matrix, numbers, 110);
-        MV_AddAsyncMatrixTableByRows(matrix, rows, 40, ids, 4);
+        (count % 2 ? MV_AddMatrixTableAll : MV_AddAsyncMatrixTableAll)(matrix, numbers, 110);
+        (count % 2 ? MV_AddAsyncMatrixTableByRows : MV_AddMatrixTableByRows)(matrix, rows, 40, ids, 4);
         MV_Barrier();
         MV_GetMatrixTableAll(matrix, got, 110);
         for (int i = 0; i < 110; ++i) {
