@@ -22,6 +22,10 @@ impl UserData for Kept {}
 
 type Given = UserDataRef<Kept>;
 
+/// A node's number, or how many there are.
+type Node = Whole<u32>;
+type Port = Whole<u16>;
+
 /// What the constructors take beside their own: branches at a node, and seconds to wait.
 fn options(base: Option<Whole<u32>>, timeout: Option<f64>) -> Result<TreeOptions, Failure> {
     let mut plan = PlanSettings::default();
@@ -45,7 +49,7 @@ pub(crate) fn of_job(_: &Lua, (): ()) -> Result<Kept, Failure> {
 
 pub(crate) fn localhost(
     _: &Lua,
-    (Whole(node), Whole(nodes), key, base, timeout): (Whole<u32>, Whole<u32>, Option<Whole<u32>>, Option<Whole<u32>>, Option<f64>),
+    (Whole(node), Whole(nodes), key, base, timeout): (Node, Node, Option<Node>, Option<Node>, Option<f64>),
 ) -> Result<Kept, Failure> {
     Ok(Kept(Tree::localhost(node, nodes, key.map(|Whole(key)| key), &options(base, timeout)?)?))
 }
@@ -53,12 +57,12 @@ pub(crate) fn localhost(
 pub(crate) fn fixed(
     _: &Lua,
     (Whole(node), Whole(nodes), host, Whole(port), root_host, Whole(root_port), timeout): (
-        Whole<u32>,
-        Whole<u32>,
+        Node,
+        Node,
         String,
-        Whole<u16>,
+        Port,
         String,
-        Whole<u16>,
+        Port,
         Option<f64>,
     ),
 ) -> Result<Kept, Failure> {
@@ -69,13 +73,13 @@ pub(crate) fn fixed(
 pub(crate) fn discovered(
     _: &Lua,
     (Whole(node), Whole(nodes), host, Whole(port), publish, query, base, timeout): (
-        Whole<u32>,
-        Whole<u32>,
+        Node,
+        Node,
         String,
-        Whole<u16>,
+        Port,
         Function,
         Function,
-        Option<Whole<u32>>,
+        Option<Node>,
         Option<f64>,
     ),
 ) -> Result<Kept, Failure> {
