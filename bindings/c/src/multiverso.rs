@@ -57,7 +57,7 @@ fn told(call: impl FnOnce() -> Result<(), Failure>) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MV_Init(argc: *mut c_int, argv: *mut *mut c_char) {
     told(|| {
-        let (mut sync, mut updater) = (false, Updater::Add);
+        let (mut sync, mut updater, mut role) = (false, Updater::Add, Role::Any);
         if !argc.is_null() && !argv.is_null() {
             // SAFETY: the caller's promise.
             let given = usize::try_from(unsafe { argc.read() }).unwrap_or(0);
@@ -69,6 +69,7 @@ pub unsafe extern "C" fn MV_Init(argc: *mut c_int, argv: *mut *mut c_char) {
                 match flag(unsafe { memory::text(words[index], "argv") }.ok().flatten()) {
                     Some(Flag::Sync(on)) => sync = on,
                     Some(Flag::Updater(name)) => updater = Updater::from_name(name)?,
+                    Some(Flag::Role(name)) => role = Role::from_name(name)?,
                     Some(Flag::Other) => {}
                     None => {
                         words[kept] = words[index];
@@ -89,31 +90,69 @@ pub unsafe extern "C" fn MV_Init(argc: *mut c_int, argv: *mut *mut c_char) {
                 "MV_Init: this process is already in a job\nhint: MV_ShutDown leaves it",
             ));
         }
-        *job = Some(Job { session: Arc::new(open(sync, 0.0)?), updater });
+        let session = open(sync, 0.0)?;
+        role.check(&session)?;
+        *job = Some(Job { session: Arc::new(session), updater });
         Ok(())
     });
+}
+
+/// What `-ps_role` asks for. Who starts the processes decides what they are; one that is something else than its program means is told so.
+#[derive(Clone, Copy)]
+enum Role {
+    Any,
+    Worker,
+    Server,
+}
+
+impl Role {
+    fn from_name(name: &str) -> Result<Role, Failure> {
+        match name {
+            "default" | "all" => Ok(Role::Any),
+            "worker" => Ok(Role::Worker),
+            "server" => Ok(Role::Server),
+            other => Err(Failure::argument(format!("MV_Init: -ps_role={other} is none of default, worker, server"))),
+        }
+    }
+
+    fn check(self, session: &Session) -> Result<(), Failure> {
+        let (works, serves) = (session.worker_id().is_some(), session.server_id().is_some());
+        let (wanted, is_it) = match self {
+            Role::Any => return Ok(()),
+            Role::Worker => ("worker", works && !serves),
+            Role::Server => ("server", serves && !works),
+        };
+        if is_it {
+            return Ok(());
+        }
+        let is = if works && serves {
+            "both a worker and a server"
+        } else if works {
+            "a worker"
+        } else {
+            "a server"
+        };
+        Err(Failure::new(
+            syncline_status::SYNCLINE_CONFIGURATION,
+            format!(
+                "MV_Init: -ps_role={wanted}, and this process is {is}\nhint: who starts it decides: syncline run --servers, SYNCLINE_ROLE"
+            ),
+        ))
+    }
 }
 
 enum Flag<'a> {
     Sync(bool),
     Updater(&'a str),
+    Role(&'a str),
     /// One that Multiverso knows and that means nothing here.
     Other,
 }
 
 /// What a word of the command line means to Multiverso.
 fn flag(word: Option<&str>) -> Option<Flag<'_>> {
-    const KNOWN: &[&str] = &[
-        "ps_role",
-        "ma",
-        "backup_worker_ratio",
-        "omp_threads",
-        "machine_file",
-        "port",
-        "allocator_type",
-        "allocator_alignment",
-        "logtostderr",
-    ];
+    const KNOWN: &[&str] =
+        &["ma", "backup_worker_ratio", "omp_threads", "machine_file", "port", "allocator_type", "allocator_alignment", "logtostderr"];
     let (name, value) = word?.strip_prefix('-')?.split_once('=')?;
     let name = name.strip_prefix('-').unwrap_or(name);
     if name == "sync" {
@@ -121,6 +160,9 @@ fn flag(word: Option<&str>) -> Option<Flag<'_>> {
     }
     if name == "updater_type" {
         return Some(Flag::Updater(value));
+    }
+    if name == "ps_role" {
+        return Some(Flag::Role(value));
     }
     KNOWN.contains(&name).then_some(Flag::Other)
 }

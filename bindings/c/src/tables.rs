@@ -69,6 +69,9 @@ unsafe fn described(session: &Session, spec: Spec, options: *const syncline_tabl
     // SAFETY: the caller's promise.
     let options = unsafe { memory::values(options, usize::from(!options.is_null()), "options") }?;
     let Some(options) = options.first() else { return Ok(spec.with_consistency(Consistency::new(session.sync(), None))) };
+    if options.bounded == 0 && options.staleness != 0 {
+        return Err(Failure::argument(format!("staleness is {}, and counts only where bounded is not 0", options.staleness)));
+    }
     let staleness = (options.bounded != 0).then_some(options.staleness);
     let mut spec = spec.with_dtype(facts::dtype(options.dtype)?).with_consistency(Consistency::new(session.sync(), staleness));
     // SAFETY: the caller's promise.
@@ -88,6 +91,9 @@ pub(crate) unsafe fn made(session: &Session, spec: Spec, initial: *const c_void,
     // Before the length of the memory is believed, and in the words that the table itself would use.
     spec.check()?;
     let initial = if initial.is_null() {
+        if count != 0 {
+            return Err(Failure::argument(format!("initial is NULL, and has {count} numbers")));
+        }
         None
     } else {
         same_count("the initial value", count, numbers_in(&spec)?)?;
@@ -206,6 +212,9 @@ unsafe fn for_updater(options: *const syncline_add_options) -> Result<AddOptions
     // SAFETY: the caller's promise.
     let options = unsafe { memory::values(options, usize::from(!options.is_null()), "options") }?;
     let Some(options) = options.first() else { return Ok(AddOptions::default()) };
+    if options.given > 15 {
+        return Err(Failure::argument(format!("given is {}, and 1, 2, 4 and 8 added up are 15 at most", options.given)));
+    }
     let known = |bit: u32, number: f32| (options.given & bit != 0).then_some(number);
     Ok(AddOptions {
         learning_rate: known(1, options.learning_rate),

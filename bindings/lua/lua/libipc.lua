@@ -66,7 +66,7 @@ function Server:clients(a, b, c)
    if type(a) == 'function' then
       return call.server_clients_with(self, with_class(a), b, c ~= nil and c ~= false and c ~= 0)
    end
-   raise.expect(a, 'number', 'clients(n, f)')
+   raise.whole(a, 'clients(n, f)')
    raise.expect(b, 'function', 'clients(n, f)')
    local f = with_class(b)
    return call.server_clients(self, a, function(peer)
@@ -94,10 +94,10 @@ end
 
 --- A server and the port it listens at. `options` may name `token` and `timeout`.
 function ipc.server(host, port, options)
-   options = options or {}
+   options = raise.options(options, 'server(host, port, options)', 'token', 'timeout')
    if type(host) == 'number' then host, port = nil, host end
    if host ~= nil then raise.expect(host, 'string', 'server(host, port)') end
-   if port ~= nil then raise.expect(port, 'number', 'server(host, port)') end
+   if port ~= nil then raise.whole(port, 'server(host, port)') end
    local server, chosen = call.server(host or '127.0.0.1', port or 0, options.token, options.timeout)
    return raise.adopt(server, server_class), chosen
 end
@@ -105,9 +105,9 @@ end
 --- A client of the server at host and port, or at a port of this host. It is tried again for five minutes.
 function ipc.client(host, port, options)
    if type(host) == 'number' then host, port, options = '127.0.0.1', host, port end
-   options = options or {}
+   options = raise.options(options, 'client(host, port, options)', 'token', 'timeout')
    raise.expect(host, 'string', 'client(host, port)')
-   raise.expect(port, 'number', 'client(host, port)')
+   raise.whole(port, 'client(host, port)')
    return raise.adopt(call.client(host, port, options.token, options.timeout), client_class)
 end
 

@@ -7,6 +7,7 @@ use mlua::{Function, Lua, Table, UserData, UserDataRef, Value as LuaValue};
 use syncline::Value;
 use syncline::ipc::{Client, Error, NetStats, Options, Order, Peer, Place, Server, TensorView, TensorViewMut, Traffic};
 
+use crate::arguments::{Whole, kind};
 use crate::interrupt::deadline;
 use crate::job::seconds_from;
 use crate::numbers::Numbers;
@@ -47,7 +48,7 @@ fn place(host: &str, port: i64) -> Result<Place, Failure> {
 /// A server, and the port it listens at.
 pub(crate) fn server(
     _: &Lua,
-    (host, port, token, timeout): (String, i64, Option<String>, Option<f64>),
+    (host, Whole(port), token, timeout): (String, Whole, Option<String>, Option<f64>),
 ) -> Result<(Patient<Server>, u16), Failure> {
     let options = options(token, timeout)?;
     let server = Server::open(&place(&host, port)?, &options)?;
@@ -55,7 +56,10 @@ pub(crate) fn server(
     Ok((Patient { end: server, timeout: options.timeout }, port))
 }
 
-pub(crate) fn client(_: &Lua, (host, port, token, timeout): (String, i64, Option<String>, Option<f64>)) -> Result<SharedClient, Failure> {
+pub(crate) fn client(
+    _: &Lua,
+    (host, Whole(port), token, timeout): (String, Whole, Option<String>, Option<f64>),
+) -> Result<SharedClient, Failure> {
     let options = options(token, timeout)?;
     let client = Client::connect_by(&place(&host, port)?, &options, deadline(options.timeout))?;
     Ok(Patient { end: Arc::new(client), timeout: options.timeout })
@@ -111,7 +115,7 @@ impl<T: End> Patient<T> {
             return to_lua(lua, self.end.receive(self.timeout)?);
         }
         let numbers = opened(lua, &target)?;
-        let numbers: Numbers = numbers.ok_or_else(|| Failure::argument(format!("recv: a {} is no tensor", target.type_name())))?;
+        let numbers: Numbers = numbers.ok_or_else(|| Failure::argument(format!("recv: a {} is no tensor", kind(&target))))?;
         numbers.write(|bytes| {
             let view = TensorViewMut::contiguous(bytes, numbers.dtype, numbers.shape.clone());
             Ok(self.end.receive_into(&mut shaped(view)?, self.timeout)?)
@@ -162,8 +166,8 @@ pub(crate) fn peer_recv_async(lua: &Lua, peer: PeerGiven) -> Result<(bool, LuaVa
 }
 
 /// The id, after it was set if one is given.
-pub(crate) fn peer_id(_: &Lua, (peer, id): (PeerGiven, Option<i64>)) -> Result<i64, Failure> {
-    if let Some(id) = id {
+pub(crate) fn peer_id(_: &Lua, (peer, id): (PeerGiven, Option<Whole>)) -> Result<i64, Failure> {
+    if let Some(Whole(id)) = id {
         peer.end.set_id(id)?;
     }
     Ok(peer.end.id()?)
@@ -207,7 +211,7 @@ impl From<Ended> for Failure {
 }
 
 /// Waits until `n` clients in total are there, then calls `f` for each, ascending by id.
-pub(crate) fn server_clients(lua: &Lua, (server, n, f): (ServerGiven, i64, Function)) -> Result<usize, Failure> {
+pub(crate) fn server_clients(lua: &Lua, (server, Whole(n), f): (ServerGiven, Whole, Function)) -> Result<usize, Failure> {
     let n = usize::try_from(n).map_err(|_| Failure::argument(format!("clients: {n} is no number of clients")))?;
     let timeout = server.timeout;
     let visit = |peer: &Peer| visited(lua, peer, timeout, &f);

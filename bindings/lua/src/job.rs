@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use mlua::{Lua, Table, Value};
 use syncline::{Config, Deadline, Session};
 
+use crate::arguments::kind;
 use crate::interrupt;
 use crate::reply::Failure;
 use crate::tables::op_of;
@@ -131,7 +132,7 @@ pub(crate) fn server_id(_: &Lua, (): ()) -> Result<i64, Failure> {
 /// Combines a tensor over all workers, in place.
 pub(crate) fn aggregate(lua: &Lua, (tensor, op): (Value, String)) -> Result<(), Failure> {
     let (session, op) = (current("aggregate")?, op_of(&op)?);
-    let numbers = opened(lua, &tensor)?.ok_or_else(|| Failure::argument(format!("aggregate: a {} is no tensor", tensor.type_name())))?;
+    let numbers = opened(lua, &tensor)?.ok_or_else(|| Failure::argument(format!("aggregate: a {} is no tensor", kind(&tensor))))?;
     numbers.write(|bytes| Ok(session.aggregate_bytes(bytes, numbers.dtype, op, interrupt::deadline(session.timeout()))?))
 }
 

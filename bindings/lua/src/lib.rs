@@ -4,6 +4,7 @@
 //! classes are in `bindings/lua/lua`. Every function answers as `reply.rs` says, so that errors are raised in Lua, as strings.
 #![cfg_attr(feature = "lua54", expect(clippy::unnecessary_cast, reason = "integers of Lua 5.1 are of another type"))]
 
+mod arguments;
 mod inside;
 mod interrupt;
 mod ipc;
@@ -29,9 +30,12 @@ use crate::reply::{Failure, reply};
 /// `state` is the interpreter that loads the module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn luaopen_syncline_native(state: *mut mlua::ffi::lua_State) -> c_int {
-    interrupt::watch(state);
-    // SAFETY: Lua calls this with its own state; a panic inside becomes an error of Lua's.
-    unsafe { Lua::entrypoint1(state, module) }
+    // SAFETY: Lua calls this with its own state and room for a score of values; nothing was made yet. A panic inside `entrypoint1` becomes an
+    // error of Lua's.
+    unsafe {
+        interrupt::watch(state);
+        Lua::entrypoint1(state, module)
+    }
 }
 
 /// A function of the module, made from one of ours.

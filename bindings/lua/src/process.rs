@@ -5,6 +5,7 @@ use std::time::Duration;
 use mlua::Lua;
 use rustix::process::{Pid, WaitOptions};
 
+use crate::arguments::Whole;
 use crate::interrupt::pressed;
 use crate::reply::Failure;
 
@@ -44,7 +45,7 @@ pub(crate) fn fork(_: &Lua, (): ()) -> Result<i32, Failure> {
 }
 
 /// Waits for the end of a child; its exit code, or nothing if a signal ended it.
-pub(crate) fn waitpid(_: &Lua, pid: i64) -> Result<Option<i32>, Failure> {
+pub(crate) fn waitpid(_: &Lua, Whole(pid): Whole) -> Result<Option<i32>, Failure> {
     let child = i32::try_from(pid).ok().filter(|pid| *pid > 0).and_then(Pid::from_raw);
     let child = child.ok_or_else(|| Failure::argument(format!("waitpid: {pid} is no process")))?;
     let mut pause = Duration::from_micros(100);

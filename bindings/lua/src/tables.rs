@@ -6,6 +6,7 @@ use mlua::{Either, Lua, Table as LuaTable, UserData, UserDataRef, Value};
 use syncline::{AddOptions, Consistency, DType, ReduceOp, Spec, Table, Updater};
 use syncline_tensor::Shape;
 
+use crate::arguments::{Whole, kind, whole, words};
 use crate::interrupt::deadline;
 use crate::numbers::{Numbers, dtype_of, of_table, relieve};
 use crate::reply::{Failure, shaped};
@@ -30,10 +31,11 @@ pub(crate) fn op_of(name: &str) -> Result<ReduceOp, Failure> {
 /// Makes a table of one number per place, `rows` × `cols` of them, or with a number for each key (neither given).
 pub(crate) fn create(
     lua: &Lua,
-    (rows, cols, initial, options, site): (Option<i64>, Option<i64>, Value, LuaTable, String),
+    (rows, cols, initial, options, site): (Option<Whole>, Option<Whole>, Value, LuaTable, String),
 ) -> Result<Kept, Failure> {
     let session = job::current("table")?;
-    let extent = |name: &str, number: i64| u64::try_from(number).map_err(|_| Failure::argument(format!("{name} {number} is negative")));
+    let extent =
+        |name: &str, Whole(number): Whole| u64::try_from(number).map_err(|_| Failure::argument(format!("{name} {number} is negative")));
     let spec = match (rows, cols) {
         (None, _) => Spec::keys(),
         (Some(size), None) => Spec::array(extent("size", size)?),
@@ -71,7 +73,7 @@ pub(crate) fn numbers_from(lua: &Lua, value: &Value, dtype: DType, name: &str) -
     }
     match value {
         Value::Table(table) => of_table(table, dtype),
-        other => Err(Failure::argument(format!("{name}: a tensor or a table of numbers was expected, and a {} came", other.type_name()))),
+        other => Err(Failure::argument(format!("{name}: a tensor or a table of numbers was expected, and a {} came", kind(other)))),
     }
 }
 
@@ -154,27 +156,23 @@ pub(crate) fn add_all(lua: &Lua, (kept, delta): (Value, Value)) -> mlua::Result<
     added.map_or_else(|failure| told(lua, failure), |()| Ok(Value::Boolean(true)))
 }
 
-/// The rows that a call is about: a table of ids from 0.
-fn ids_from(ids: Value) -> Result<Option<Vec<i64>>, Failure> {
+/// The rows or keys that a call is about: a table of whole numbers.
+fn ids_from(ids: Value, name: &str) -> Result<Option<Vec<i64>>, Failure> {
     let Value::Table(table) = ids else {
         return match ids {
             Value::Nil => Ok(None),
-            other => Err(Failure::argument(format!("row_ids: a table of numbers was expected, and a {} came", other.type_name()))),
+            other => Err(Failure::argument(format!("{name}: a table of numbers was expected, and a {} came", kind(&other)))),
         };
     };
-    let id = |index: usize| match table.raw_get::<Value>(index)? {
-        Value::Integer(id) => Ok(id as i64),
-        Value::Number(id) if id == id.trunc() && id.abs() < 9e18 => Ok(id as i64),
-        other => Err(Failure::argument(format!("row_ids[{index}] is no whole number but {}", words(&other)))),
-    };
-    (1..=table.raw_len()).map(id).collect::<Result<_, Failure>>().map(Some)
-}
-
-fn words(value: &Value) -> String {
-    match value {
-        Value::Number(number) => number.to_string(),
-        other => format!("a {}", other.type_name()),
+    let count = table.raw_len();
+    if count == 0 && !table.is_empty() {
+        return Err(Failure::argument(format!("{name}: a list was expected, and a table without [1] came")));
     }
+    let id = |index: usize| {
+        let id = table.raw_get::<Value>(index)?;
+        whole(&id).ok_or_else(|| Failure::argument(format!("{name}[{index}] is no whole number but {}", words(&id))))
+    };
+    (1..=count).map(id).collect::<Result<_, Failure>>().map(Some)
 }
 
 /// The numbers that the updater is told.
@@ -187,15 +185,18 @@ fn options_from(options: Option<LuaTable>) -> Result<AddOptions, Failure> {
 /// Adds a tensor or a table of numbers, all of it or by rows.
 pub(crate) fn add(lua: &Lua, (kept, delta, ids, wait, options): (Given, Value, Value, bool, Option<LuaTable>)) -> Result<(), Failure> {
     let delta = numbers_from(lua, &delta, kept.dtype(), "data")?;
-    let (ids, options) = (ids_from(ids)?, options_from(options)?);
+    let (ids, options) = (ids_from(ids, "row_ids")?, options_from(options)?);
     kept.check(&delta, ids.as_deref())?;
     delta.read(|bytes| Ok(kept.table.add(bytes, ids.as_deref(), &options, wait, deadline(kept.timeout))?))
 }
 
 /// Gets all numbers or some rows, into a tensor of the caller's or a new one.
 pub(crate) fn get(lua: &Lua, (kept, ids, out, is_array): (Given, Value, Value, bool)) -> Result<Value, Failure> {
-    let ids = ids_from(ids)?;
+    let ids = ids_from(ids, "row_ids")?;
     let given = opened(lua, &out)?;
+    if given.is_none() && !out.is_nil() {
+        return Err(Failure::argument(format!("out: a tensor was expected, and a {} came", kind(&out))));
+    }
     let target = match &given {
         Some(numbers) if numbers.dtype != kept.dtype() => {
             return Err(Failure::shape(format!("out has {}, and table `{}` has {}", numbers.dtype, kept.table.name(), kept.dtype())));
@@ -212,14 +213,14 @@ pub(crate) fn get(lua: &Lua, (kept, ids, out, is_array): (Given, Value, Value, b
 
 /// Adds one number for each key.
 pub(crate) fn add_keys(lua: &Lua, (kept, keys, numbers, wait): (Given, Value, Value, bool)) -> Result<(), Failure> {
-    let keys = ids_from(keys)?.ok_or_else(|| Failure::argument("keys: a table of whole numbers was expected"))?;
+    let keys = ids_from(keys, "keys")?.ok_or_else(|| Failure::argument("keys: a table of whole numbers was expected"))?;
     let numbers = numbers_from(lua, &numbers, kept.dtype(), "values")?;
     numbers.read(|bytes| Ok(kept.table.add_keys(&keys, bytes, wait, deadline(kept.timeout))?))
 }
 
 /// The number of each key.
 pub(crate) fn get_keys(lua: &Lua, (kept, keys): (Given, Value)) -> Result<Value, Failure> {
-    let keys = ids_from(keys)?.ok_or_else(|| Failure::argument("keys: a table of whole numbers was expected"))?;
+    let keys = ids_from(keys, "keys")?.ok_or_else(|| Failure::argument("keys: a table of whole numbers was expected"))?;
     let numbers = Numbers::zeros(kept.dtype(), shaped(Shape::new(&[keys.len()]))?);
     numbers.write(|bytes| Ok(kept.table.get_keys(&keys, bytes, deadline(kept.timeout))?))?;
     values::presented(lua, numbers)

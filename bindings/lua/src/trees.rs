@@ -8,6 +8,7 @@ use syncline::collective::{How, Leaf, PlanSettings};
 use syncline::{Error, Tree, TreeOptions, Value};
 use syncline_tensor::Shape;
 
+use crate::arguments::{Whole, kind};
 use crate::interrupt::{deadline, pressed};
 use crate::job;
 use crate::numbers::Numbers;
@@ -21,10 +22,14 @@ impl UserData for Kept {}
 
 type Given = UserDataRef<Kept>;
 
+/// A node's number, or how many there are.
+type Node = Whole<u32>;
+type Port = Whole<u16>;
+
 /// What the constructors take beside their own: branches at a node, and seconds to wait.
-fn options(base: Option<u32>, timeout: Option<f64>) -> Result<TreeOptions, Failure> {
+fn options(base: Option<Whole<u32>>, timeout: Option<f64>) -> Result<TreeOptions, Failure> {
     let mut plan = PlanSettings::default();
-    if let Some(base) = base {
+    if let Some(Whole(base)) = base {
         if base < 2 {
             return Err(Failure::argument(format!("base {base} is no number of branches; use 2 or more")));
         }
@@ -44,14 +49,22 @@ pub(crate) fn of_job(_: &Lua, (): ()) -> Result<Kept, Failure> {
 
 pub(crate) fn localhost(
     _: &Lua,
-    (node, nodes, key, base, timeout): (u32, u32, Option<u32>, Option<u32>, Option<f64>),
+    (Whole(node), Whole(nodes), key, base, timeout): (Node, Node, Option<Node>, Option<Node>, Option<f64>),
 ) -> Result<Kept, Failure> {
-    Ok(Kept(Tree::localhost(node, nodes, key, &options(base, timeout)?)?))
+    Ok(Kept(Tree::localhost(node, nodes, key.map(|Whole(key)| key), &options(base, timeout)?)?))
 }
 
 pub(crate) fn fixed(
     _: &Lua,
-    (node, nodes, host, port, root_host, root_port, timeout): (u32, u32, String, u16, String, u16, Option<f64>),
+    (Whole(node), Whole(nodes), host, Whole(port), root_host, Whole(root_port), timeout): (
+        Node,
+        Node,
+        String,
+        Port,
+        String,
+        Port,
+        Option<f64>,
+    ),
 ) -> Result<Kept, Failure> {
     Ok(Kept(Tree::fixed(node, nodes, (&host, port), (&root_host, root_port), &options(None, timeout)?)?))
 }
@@ -59,7 +72,16 @@ pub(crate) fn fixed(
 /// `publish(host, port)` and `query()` are functions of Lua's; what they raise is what the caller sees.
 pub(crate) fn discovered(
     _: &Lua,
-    (node, nodes, host, port, publish, query, base, timeout): (u32, u32, String, u16, Function, Function, Option<u32>, Option<f64>),
+    (Whole(node), Whole(nodes), host, Whole(port), publish, query, base, timeout): (
+        Node,
+        Node,
+        String,
+        Port,
+        Function,
+        Function,
+        Option<Node>,
+        Option<f64>,
+    ),
 ) -> Result<Kept, Failure> {
     let raised = RefCell::new(None);
     let publish = |host: &str, port: u16| {
@@ -67,8 +89,8 @@ pub(crate) fn discovered(
             raised.replace(Some(error));
         }
     };
-    let query = || match query.call::<(Option<String>, Option<u16>)>(()) {
-        Ok((host, port)) => host.zip(port),
+    let query = || match query.call::<(Option<String>, Option<Whole<u16>>)>(()) {
+        Ok((host, port)) => host.zip(port.map(|Whole(port)| port)),
         Err(error) => {
             raised.replace(Some(error));
             Some((String::new(), 0)) // an answer, so that nobody asks again
@@ -81,7 +103,7 @@ pub(crate) fn discovered(
     }
 }
 
-pub(crate) fn slurm(_: &Lua, (folder, tasks_per_gpu): (Option<String>, u32)) -> Result<Kept, Failure> {
+pub(crate) fn slurm(_: &Lua, (folder, Whole(tasks_per_gpu)): (Option<String>, Whole<u32>)) -> Result<Kept, Failure> {
     let folder = folder.map(PathBuf::from);
     Ok(Kept(Tree::slurm(folder.as_deref(), tasks_per_gpu, &options(None, None)?)?))
 }
@@ -103,7 +125,7 @@ pub(crate) fn all_reduce(
     let mut numbers = Vec::with_capacity(tensors.len());
     for (tensor, name) in tensors.iter().zip(&names) {
         let opened = opened(lua, tensor)?;
-        numbers.push(opened.ok_or_else(|| Failure::shape(format!("`{name}` is a {}, which has no {op:?}", tensor.type_name())))?);
+        numbers.push(opened.ok_or_else(|| Failure::shape(format!("`{name}` is a {}, which has no {op:?}", kind(tensor))))?);
     }
     lend_all(&numbers, Vec::new(), &mut |slices| {
         let mut leaves: Vec<Leaf<'_>> = Vec::with_capacity(slices.len());
@@ -173,13 +195,13 @@ fn merged(lua: &Lua, reduce: &Function, mine: Value<'static>, received: Value<'s
 }
 
 /// Gives everybody the value of node `root`.
-pub(crate) fn broadcast(lua: &Lua, (kept, value, root, site): (Given, LuaValue, u32, String)) -> Result<LuaValue, Failure> {
+pub(crate) fn broadcast(lua: &Lua, (kept, value, Whole(root), site): (Given, LuaValue, Whole<u32>, String)) -> Result<LuaValue, Failure> {
     let value = if root == kept.0.node() { from_lua(lua, &value, "scatter")? } else { Value::Nil };
     to_lua(lua, kept.0.broadcast_value(&value, root, how(&kept.0, &site))?)
 }
 
 /// Everybody's values at node `root`, a table by node; nil elsewhere.
-pub(crate) fn gather(lua: &Lua, (kept, value, root, site): (Given, LuaValue, u32, String)) -> Result<LuaValue, Failure> {
+pub(crate) fn gather(lua: &Lua, (kept, value, Whole(root), site): (Given, LuaValue, Whole<u32>, String)) -> Result<LuaValue, Failure> {
     let value = from_lua(lua, &value, "gather")?;
     match kept.0.gather_value(&value, root, how(&kept.0, &site))? {
         Some(all) => to_lua(lua, Value::List(all)),
@@ -203,7 +225,7 @@ pub(crate) fn all_to_all(lua: &Lua, (kept, parts, site): (Given, Vec<LuaValue>, 
 pub(crate) fn reduce_scatter(lua: &Lua, (kept, tensor, op, site): (Given, LuaValue, String, String)) -> Result<LuaValue, Failure> {
     let op = op_of(&op)?;
     let numbers = opened(lua, &tensor)?;
-    let numbers = numbers.ok_or_else(|| Failure::shape(format!("reduceScatter: a {} is no tensor", tensor.type_name())))?;
+    let numbers = numbers.ok_or_else(|| Failure::shape(format!("reduceScatter: a {} is no tensor", kind(&tensor))))?;
     let part = numbers.read(|bytes| match kept.0.collectives() {
         None => Ok(bytes.to_vec()),
         Some(below) => Ok(below.reduce_scatter(bytes, numbers.dtype, op, how(&kept.0, &site)).map_err(Error::from)?),

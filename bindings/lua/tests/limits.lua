@@ -11,7 +11,7 @@ local limits = {
 }
 
 -- Kilobytes that this process has in memory.
-local function resident()
+function limits.resident()
    local file = assert(io.open('/proc/self/statm'))
    local pages = tonumber((file:read('*a'):match('%d+ (%d+)')))
    file:close()
@@ -21,7 +21,7 @@ end
 local function settled()
    collectgarbage()
    collectgarbage()
-   return collectgarbage('count'), resident()
+   return collectgarbage('count'), limits.resident()
 end
 
 -- Runs f many times and then many times more: what the first leaves behind may stay, the second must leave nothing.
@@ -44,7 +44,7 @@ function limits.stays_small(name, times, f, with)
       local most = 0
       for i = 1, times do
          f(i, with)
-         most = math.max(most, resident() - before)
+         most = math.max(most, limits.resident() - before)
       end
       assert(most < 128 * 1024, ('the process held %.0f MB more'):format(most / 1024))
    end)

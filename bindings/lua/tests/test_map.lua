@@ -123,6 +123,29 @@ test('tensors are shared, not copied', function()
    equal(row:totable(), { { 1, 1, 1 }, { 2, 2, 2 } })
 end)
 
+test('what fails in a thread is said on stderr, whatever becomes of it', function()
+   local words = [[local m = require('libipc').map(1, function() error('said aside', 0) end) repeat until not pcall(m.checkErrors, m)]]
+   local child = io.popen(('%s -e "%s" 2>&1'):format(arg[-1], words))
+   equal(child:read('*a'), 'said aside\n')
+   child:close()
+end)
+
+test('a program that has loaded Torch has it in its threads, each with one thread of its own', function()
+   local folder = os.tmpname()
+   os.remove(folder)
+   os.execute('mkdir -m 700 ' .. folder)
+   local file = assert(io.open(folder .. '/torch.lua', 'w'))
+   file:write('local torch = { typename = function() end } function torch.setnumthreads(n) threads = n end return torch')
+   file:close()
+   local path = package.path
+   package.path = folder .. '/?.lua;' .. path
+   require 'torch'
+   equal(ipc.map(1, function() return threads end):join(), 1)
+   package.loaded.torch, package.path = nil, path
+   equal(ipc.map(1, function() return threads == nil and package.loaded.torch == nil end):join(), true)
+   os.execute('rm -r ' .. folder)
+end)
+
 test('a map that nobody joins leaves nothing that has to be waited for', function()
    ipc.map(2, function() return 1 end)
    collectgarbage()

@@ -2,8 +2,18 @@
 
 local harness = require 'harness'
 local test, equal, raises = harness.test, harness.equal, harness.raises
+local before = {}
+for name in pairs(_G) do before[name] = true end
 local mv = require 'multiverso'
+for _, module in ipairs {
+   'libipc', 'ipc.Tree', 'ipc.LocalhostTree', 'ipc.DiscoveredTree', 'ipc.StaticTree', 'ipc.NullTree', 'ipc.SlurmTree', 'ipc.BackgroundTask',
+   'ipc.BackgroundTaskPool', 'ipc.utils',
+} do require(module) end
 local syncline = require 'syncline'
+
+test('the modules leave no names behind', function()
+   for name in pairs(_G) do assert(before[name], name .. ' is global') end
+end)
 
 test('calls before init are errors', function()
    raises(function() mv.barrier() end, 'Closed', 'init()', 'multiverso.lua:')
@@ -120,7 +130,8 @@ test('tables of one number, of none, and of other types', function()
    mv.barrier()
    equal(one:get()[1], 2.5 * workers)
    equal(#mv.ArrayTableHandler:new(0):get(), 0)
-   equal(#mv.ArrayTableHandler:new():get(), 0)
+   equal(#mv.ArrayTableHandler:New():get(), 0)
+   equal(mv.MatrixTableHandler:new():get():size(), { 0, 0 })
    local whole = mv.ArrayTableHandler:new(2, nil, { dtype = 'int64', name = 'counts' })
    whole:add({ 1, 2 }, true)
    mv.barrier()

@@ -60,6 +60,18 @@ test('a file that is not there, and codes', function()
    equal(p:wait(), 7)
 end)
 
+test('a wait closes its stdin and reads what it has to say', function()
+   local p = ipc.spawn { file = 'cat' }
+   p:stdin(('x'):rep(100000))
+   equal(p:wait(), 0)
+end)
+
+test('its stderr is ours', function()
+   local child = io.popen(arg[-1] .. [[ -e "require('libipc').spawn({ file = 'sh', args = { '-c', 'echo aside >&2' } }):wait()" 2>&1]])
+   equal(child:read('*a'), 'aside\n')
+   child:close()
+end)
+
 test('running until it has ended', function()
    local p = ipc.spawn { file = 'sleep', args = { 1 } }
    local polls = 0
@@ -138,8 +150,9 @@ test('flock is exclusive, and free again after close', function()
    os.remove(path)
    equal(ipc.flock(path, true), nil) -- without a wait it makes no file
    ipc.flock(path):close()
-   local file = assert(io.open(path))
-   file:close()
+   local mode = io.popen('stat -c %a ' .. path)
+   equal(mode:read('*l'), '600') -- made for its owner alone
+   mode:close()
    os.remove(path)
    raises(function() ipc.flock('/no/such/folder/file') end, 'flock')
    raises(function() ipc.flock() end, 'flock arg #1')
@@ -203,7 +216,12 @@ test('what a process knows of itself', function()
    file:close()
    equal({ ipc.getpid(), ipc.getppid() }, { tonumber(pid), tonumber(ppid) })
    equal(type(ipc.gettid()), 'number')
-   equal({ ipc.isOSX(), ipc.isDevel() }, { false, (os.getenv('CKOIA_DEVEL_MODE') or ''):sub(1, 1) == '1' })
+   for mode, devel in pairs { ['1'] = 'true', ['10'] = 'true', ['0'] = 'false', [''] = 'false' } do
+      local child = io.popen(('CKOIA_DEVEL_MODE=%s %s -e "print(require(\'libipc\').isDevel())"'):format(mode, arg[-1]))
+      equal(child:read('*l'), devel)
+      child:close()
+   end
+   equal(ipc.isOSX(), false)
 end)
 
 harness.finish()

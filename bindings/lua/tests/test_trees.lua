@@ -28,6 +28,8 @@ test('a tree of one gives back what it was given', function()
    tree.netStats()
    equal(LocalhostTree(1, 1).numNodes, 1)
    equal(StaticTree(1, 1, 'localhost', 0, 'localhost', 0).numNodes, 1)
+   equal(DiscoveredTree(1, 1, 'localhost', 0).numNodes, 1)
+   equal(Tree(1, 1, 2).numNodes, 1)
 end)
 
 local tree = LocalhostTree(node, nodes, key())
@@ -72,6 +74,9 @@ test('uneven steps: node k calls k times, then once with zero', function()
    end
    equal(sum, wanted)
    if nodes == 4 then equal(sum, ({ 10, 19, 26, 30 })[node]) end
+   local asked = {}
+   tree.allReduce({ node, { 2 * node } }, add, function(leaf, index) asked[index] = leaf return 0 end)
+   equal(asked, { node, 2 * node }) -- leaf by leaf, with its place
    local t = syncline.FloatTensor(3):fill(1)
    tree.allReduce({ t }, add_tensors)
    equal(select(2, tree.allReduce(nil, add_tensors, function(leaf) return leaf:zero() end)), 0) -- the last value again

@@ -47,6 +47,16 @@ test('everything plain comes back as it went', function()
    end)
 end)
 
+test('a table that stands twice arrives as two', function()
+   with_workers(1, function(q)
+      local twice = { 1 }
+      q:write({ twice, twice })
+      local got = q:read()
+      equal(got, { { 1 }, { 1 } })
+      equal(got[1] ~= got[2], true)
+   end)
+end)
+
 test('functions go as byte code, closures by writeup only', function()
    with_workers(1, function(q)
       q:write(function(x) return x * 2 end)
@@ -115,10 +125,11 @@ test('thirteen items, drained, are all answered', function()
          for i = 1, 13 do q:write(i) end
          q:drain()
          local seen = {}
-         for _ = 1, 13 do
+         for i = 1, 13 do
             local item = q:read(true)
             assert(item ~= nil, 'an answer is missing after drain')
             seen[item] = true
+            if workers == 1 then equal(item, i) end -- in the order of the questions
          end
          for i = 1, 13 do equal(seen[i], true) end
          equal(count(q:read(true)), 0)
@@ -199,6 +210,10 @@ test('what cannot be sent is refused, and nothing of the call is written', funct
    raises(function() q:write(1, coroutine.create(function() end)) end, 'Operation not permitted')
    raises(function() q:write(io.stdout) end, 'Invalid argument')
    raises(function() q:write(print) end, 'attempt to persist a C function')
+   if debug.upvalueid then
+      local up
+      raises(function() q:write(debug.upvalueid(function() return up end, 1)) end, 'Operation not permitted') -- a light userdata
+   end
    local cyclic = {}
    cyclic[1] = cyclic
    raises(function() q:write(cyclic) end, 'does it contain itself?')

@@ -1,6 +1,12 @@
 -- Waits for what never comes, as its argument says; its parent presses Ctrl-C as soon as it has read the process id.
 
-local ipc = require 'libipc'
+local ipc
+if arg[2] == 'coroutine' then
+   coroutine.wrap(function() ipc = require 'libipc' end)()
+   collectgarbage() -- and the coroutine is gone
+else
+   ipc = require 'libipc'
+end
 
 local waits = {
    clients = function() ipc.server():clients(1, print) end,

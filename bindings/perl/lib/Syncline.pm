@@ -80,14 +80,16 @@ sub is_master_worker { return worker_id() == 0 ? 1 : 0 }
 
 # aggregate(PDL, OP): combines it over all workers, in place.
 sub aggregate {
-    my ($array, $op) = @_;
+    my ($array, $op, @more) = @_;
+    Syncline::Error::no_more('aggregate', @more);
     my $session = current('aggregate');
     return reduced($array, $op, sub { Syncline::FFI::aggregate($session, $_[0], $_[1], $_[2], $_[3]) });
 }
 
 # all_reduce(PDL, OP): the same over the tree of the job; in list context also how many took part.
 sub all_reduce {
-    my ($array, $op) = @_;
+    my ($array, $op, @more) = @_;
+    Syncline::Error::no_more('all_reduce', @more);
     my ($tree, $took_part) = (undef, 0);
     check(Syncline::FFI::tree_of(current('all_reduce'), \$tree));
     my $result = eval {

@@ -89,6 +89,9 @@ subtest 'pull' => sub {
     dies_as(UnknownKey => sub { $kv->pull('b', out => $outs[0]) }, 'an unknown key');
     dies_as(ShapeMismatch => sub { $kv->pull('a', out => mx->nd->zeros([2])) }, 'another shape');
     dies_as(ArgumentError => sub { $kv->pull('a', out => 'text') }, 'a text is no array');
+    my $dist = mx->kv->create('dist_sync');
+    $dist->init('a', $ones * 4);
+    dies_as(ConfigurationError => sub { $dist->pull('a', out => $rows, ignore_sparse => 0) }, 'not from a distributed store');
 };
 subtest 'pushpull' => sub {
     my $kv = mx->kv->create('device');
@@ -100,6 +103,13 @@ subtest 'pushpull' => sub {
     $kv->pushpull('a', \@values);
     is($_->aspdl->at(0, 0), 4, 'in place') for @values;
     dies_as(UnknownKey => sub { $kv->pushpull('b', $ones) }, 'an unknown key');
+    dies_as(ShapeMismatch => sub { $kv->pushpull('a', $ones, out => mx->nd->zeros([2, 3], dtype => 'float64')) }, 'an output of another dtype');
+    my $dist = mx->kv->create('dist_sync');
+    $dist->init('r', $ones->tostype('row_sparse'));
+    my $rows = mx->nd->sparse->zeros('row_sparse', [2, 3]);
+    dies_as(ConfigurationError => sub { $dist->pushpull('r', $ones * 5, out => $rows) }, 'row-sparse outputs of a distributed store');
+    dies_as(ConfigurationError => sub { $dist->pushpull('r', ($ones * 5)->tostype('row_sparse')) }, 'row-sparse values in place, too');
+    is(value($dist, 'r'), 1, 'and nothing was pushed');
 };
 subtest 'broadcast' => sub {
     my $kv = mx->kv->create;
@@ -124,6 +134,10 @@ subtest 'row_sparse_pull' => sub {
     like(dies_as(ShapeMismatch => sub { $kv->row_sparse_pull('e', out => \@outs, row_ids => [$ids, $ids]) }, 'a list too short'),
         qr/the number of row_ids doesn't match the number of values/, 'in the words of the original');
     dies_as(UnknownKey => sub { $kv->row_sparse_pull('e', out => $outs[0], row_ids => mx->nd->array([4])) }, 'a row that is none');
+    my $dist = mx->kv->create('dist_sync');
+    $dist->init('e', mx->nd->ones([4, 2])->tostype('row_sparse'));
+    $dist->row_sparse_pull('e', out => \@outs, row_ids => $ids);
+    is($_->aspdl->sum, 4, 'several outputs from a distributed store') for @outs;
     dies_as(ArgumentError => sub { $kv->row_sparse_pull('e', out => $outs[0]) }, 'row_ids are missing');
 };
 subtest 'set_optimizer' => sub {
@@ -155,6 +169,10 @@ subtest 'set_gradient_compression' => sub {
     dies_as(ConfigurationError => sub { $kv->set_gradient_compression({}) }, 'the type is required');
     dies_as(ArgumentError => sub { $kv->set_gradient_compression('2bit') }, 'a text is no hash');
     is($kv->set_gradient_compression({ type => '1bit', threshold => -1 }), undef, 'any threshold for one bit');
+    $kv->init('double', mx->nd->ones([2, 3], dtype => 'float64'));
+    dies_as(ConfigurationError => sub { $kv->push('double', mx->nd->ones([2, 3], dtype => 'float64')) }, 'other numbers than float32');
+    $kv->init('rows', $ones->tostype('row_sparse'));
+    dies_as(ConfigurationError => sub { $kv->push('rows', $ones->tostype('row_sparse')) }, 'rows');
     my $dist = mx->kv->create('dist_sync');
     $dist->set_gradient_compression({ type => '2bit', threshold => 0.5 });
     $dist->init('a', mx->nd->zeros([2, 3]));

@@ -10,8 +10,9 @@ local is_done, get_result = raise.from(native.pool_is_done), raise.from(native.p
 
 --- With `closeOnLastTask` the threads end when all tasks have, and none can be added afterwards.
 return function(n, options)
-   if options ~= nil then raise.expect(options, 'table', 'BackgroundTaskPool arg #2') end
-   local tasks = open(raise.expect(n, 'number', 'BackgroundTaskPool arg #1'), options ~= nil and options.closeOnLastTask == true)
+   local closes = raise.options(options, 'BackgroundTaskPool arg #2', 'closeOnLastTask').closeOnLastTask
+   if closes ~= nil then raise.expect(closes, 'boolean', 'BackgroundTaskPool closeOnLastTask') end
+   local tasks = open(raise.whole(n, 'BackgroundTaskPool arg #1'), closes or false)
    return {
       --- Adds a task and returns its number: 1, 2, … Its function has no upvalues.
       addTask = function(func, ...)

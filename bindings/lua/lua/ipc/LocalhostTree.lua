@@ -5,7 +5,7 @@ local trees = require 'syncline.trees'
 raise.mark()
 
 return function(nodeIndex, numNodes, ppid)
-   raise.expect(nodeIndex, 'number', 'LocalhostTree(nodeIndex, numNodes)')
-   raise.expect(numNodes, 'number', 'LocalhostTree(nodeIndex, numNodes)')
+   raise.whole(nodeIndex, 'LocalhostTree(nodeIndex, numNodes)')
+   raise.whole(numNodes, 'LocalhostTree(nodeIndex, numNodes)')
    return trees.of(trees.call.localhost(nodeIndex, numNodes, ppid, nil, nil))
 end

@@ -29,7 +29,8 @@ end
 --- `base` is how many branches a node has. Clients whose `nodeIndex` is nil are numbered as they come. Without server and
 -- client the nodes are processes of this host with one parent. Shapes are chosen by what links cost; a `buildTree` is not asked.
 return function(nodeIndex, numNodes, base, server, client, host, port)
-   raise.expect(numNodes, 'number', 'Tree(nodeIndex, numNodes, …)')
+   raise.whole(numNodes, 'Tree(nodeIndex, numNodes, …)')
+   if base ~= nil then raise.whole(base, 'Tree(…, base, …)') end
    if numNodes == 1 then return require('ipc.NullTree')() end
    host, port = host or '127.0.0.1', port or 0
    if server then
@@ -41,6 +42,6 @@ return function(nodeIndex, numNodes, base, server, client, host, port)
       local function query() return answer.host, answer.port end
       return trees.of(trees.call.discovered(answer.node, numNodes, host, port, function() end, query, base, nil))
    end
-   raise.expect(nodeIndex, 'number', 'Tree(nodeIndex, numNodes, …)')
+   raise.whole(nodeIndex, 'Tree(nodeIndex, numNodes, …)')
    return trees.of(trees.call.localhost(nodeIndex, numNodes, nil, base, nil))
 end

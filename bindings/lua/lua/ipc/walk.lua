@@ -32,4 +32,8 @@ local function walkTable(value, f, path, depth)
    return value
 end
 
-return { walkTable = walkTable }
+return {
+   walkTable = function(value, f)
+      return walkTable(value, raise.expect(f, 'function', 'walkTable arg #2'))
+   end,
+}

@@ -6,16 +6,16 @@ local adapter = require 'syncline.torch'
 local whole = require 'syncline.whole'
 raise.mark()
 
-local create, add, get = raise.from(native.table_create), raise.from(native.table_add), raise.from(native.table_get)
+local create, get = raise.from(native.table_create), raise.from(native.table_get)
 
 local MatrixTableHandler = {}
 MatrixTableHandler.__index = MatrixTableHandler
 
 --- A table of `num_row` × `num_col` numbers; else as ArrayTableHandler:new.
 function MatrixTableHandler:new(num_row, num_col, init_value, options)
-   if num_row ~= nil then raise.expect(num_row, 'number', 'num_row') end
-   if num_col ~= nil then raise.expect(num_col, 'number', 'num_col') end
-   local handle = create(num_row or 0, num_col or 0, init_value, options or {}, raise.site())
+   if num_row ~= nil then raise.whole(num_row, 'num_row') end
+   if num_col ~= nil then raise.whole(num_col, 'num_col') end
+   local handle = create(num_row or 0, num_col or 0, init_value, whole.options(options), raise.site())
    return setmetatable({ handle = handle, _num_row = num_row or 0, _num_col = num_col or 0 }, self)
 end
 
@@ -33,7 +33,7 @@ end
 --- Adds to all rows, or one row for each id; ids may come more than once. A refused add changes nothing.
 function MatrixTableHandler:add(data, row_ids, sync, option)
    if row_ids == nil then return whole.add(self.handle, data, sync, option) end
-   add(self.handle, data, row_ids, sync or false, option)
+   whole.add_rows(self.handle, data, row_ids, sync, option)
 end
 
 return MatrixTableHandler

@@ -13,7 +13,7 @@ local mv = {
    num_workers = raise.from(native.num_workers),
    worker_id = raise.from(native.worker_id),
    server_id = raise.from(native.server_id),
-   last_error = native.last_error,
+   last_error = raise.only(native.last_error),
    ArrayTableHandler = require 'multiverso.ArrayTableHandler',
    MatrixTableHandler = require 'multiverso.MatrixTableHandler',
 }

@@ -3,13 +3,14 @@
 local native = require 'syncline_native'
 local raise = require 'syncline.raise'
 local tensor = require 'syncline.tensor'
+local whole = require 'syncline.whole'
 require 'syncline.torch'
 raise.mark()
 
 local syncline = {
    version = native.version,
    --- What is known of the last error: kind, text, and where somebody is to blame his rank, host and pid.
-   last_error = native.last_error,
+   last_error = raise.only(native.last_error),
    --- Saves and loads all tables with the states of their updaters; every worker calls it.
    save = raise.from(native.save),
    load = raise.from(native.load),
@@ -45,10 +46,14 @@ KVTable.__index = KVTable
 
 --- A table with one number for each whole number that anyone thinks of; zero until somebody adds to it.
 function syncline.KVTable(options)
-   return setmetatable({ handle = create(nil, nil, nil, options or {}, raise.site()) }, KVTable)
+   return setmetatable({ handle = create(nil, nil, nil, whole.options(options), raise.site()) }, KVTable)
 end
 
-function KVTable:add(keys, values, sync) add_keys(self.handle, keys, values, sync or false) end
+function KVTable:add(keys, values, sync)
+   if sync ~= nil then raise.expect(sync, 'boolean', 'sync') end
+   add_keys(self.handle, keys, values, sync or false)
+end
+
 function KVTable:get(keys) return get_keys(self.handle, keys) end
 
 --- The tree of the job's workers; worker w is node w + 1.

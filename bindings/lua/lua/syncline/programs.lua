@@ -21,7 +21,7 @@ local waitpid = raise.from(native.waitpid)
 
 --- Waits for a child; its exit code, or nothing if a signal ended it.
 function programs.waitpid(pid)
-   local code = waitpid(raise.expect(pid, 'number', 'waitpid arg #1'))
+   local code = waitpid(raise.whole(pid, 'waitpid arg #1'))
    if code ~= nil then return code end
 end
 
@@ -53,6 +53,10 @@ local function texts(list, name)
          raise.error(('ArgumentError: %s[%d]: expected a string or a number'):format(name, i))
       end
       all[i] = tostring(item)
+   end
+   for place in pairs(list) do
+      -- `env = { NAME = 'value' }` would be an empty list, and an empty one means something else.
+      if all[place] == nil then raise.error(('ArgumentError: %s: `%s` is no place in a list'):format(name, tostring(place))) end
    end
    return all
 end

@@ -1,7 +1,7 @@
 --- Errors as Lua's users know them: strings that begin with the line of their own call.
 --
 -- Native functions answer `true` and results, or `false` and words. `raise.from` makes functions of them that raise, and
--- `raise.class` gives the objects they return methods.
+-- `raise.adopt` gives the objects they return methods.
 
 local raise = {}
 
@@ -33,17 +33,31 @@ function raise.error(words)
    error(raise.site() .. ': ' .. words, 0)
 end
 
-local function finish(ok, worked, ...)
-   if ok and worked then return ... end
-   -- What mlua itself refuses, such as a nil where a tensor was expected, comes as an object with a traceback.
-   local words = ok and (...) or tostring(worked):gsub('\nstack traceback:.*', '')
+--- Raises what a native function raised: what mlua itself refuses, such as a nil where a tensor was expected, and what a finaliser raised that
+-- happened to run meanwhile. Both come as objects with a traceback.
+function raise.raised(object)
+   local words = tostring(object):gsub('\nstack traceback:.*', ''):gsub('^bad argument', 'ArgumentError: %0')
    if words:find('^[^\n]*:%d+: ') then error(words, 0) end -- a function of the user's raised it and said where
    raise.error(words)
+end
+
+local function finish(ok, worked, ...)
+   if ok and worked then return ... end
+   raise.raised(ok and (...) or worked)
 end
 
 --- A function that raises what `native` only tells.
 function raise.from(native)
    return function(...) return finish(pcall(native, ...)) end
+end
+
+--- A function that answers as `native` does, which tells nothing beside its answer.
+function raise.only(native)
+   return function(...)
+      local ok, answer = pcall(native, ...)
+      if ok then return answer end
+      raise.raised(answer)
+   end
 end
 
 --- Gives a native object the methods and metamethods of `class`; all objects of its kind have them from then on.
@@ -62,6 +76,27 @@ function raise.expect(value, wanted, name)
       raise.error(('ArgumentError: %s: a %s was expected, and a %s came'):format(name, wanted, type(value)))
    end
    return value
+end
+
+--- Refuses what is no whole number; a Lua that has no others drops fractions without a word.
+function raise.whole(value, name)
+   if raise.expect(value, 'number', name) % 1 ~= 0 then
+      raise.error(('ArgumentError: %s: a whole number was expected, and %s came'):format(name, tostring(value)))
+   end
+   return value
+end
+
+--- A table of options, or an empty one for nil. Refuses those that are not among the names that follow: a misspelt one would be ignored.
+function raise.options(options, name, ...)
+   if options == nil then return {} end
+   local known = {}
+   for _, option in ipairs { ... } do known[option] = true end
+   for option in pairs(raise.expect(options, 'table', name)) do
+      if not known[option] then
+         raise.error(('ArgumentError: %s: there is no `%s`; there are %s'):format(name, tostring(option), table.concat({ ... }, ', ')))
+      end
+   end
+   return options
 end
 
 return raise

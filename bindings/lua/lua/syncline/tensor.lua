@@ -29,18 +29,25 @@ function tensor.is(value)
    return type(value) == 'userdata' and rawget(debug.getmetatable(value) or {}, 'syncline_class') == class
 end
 
-local function dims_of(...)
+-- The first argument; if that is a table, it says everything and nothing may follow.
+local function alone(...)
    local first = ...
+   if type(first) == 'table' and select('#', ...) > 1 then raise.error('ArgumentError: a table says it all, and more came behind it') end
+   return first
+end
+
+local function dims_of(...)
+   local first = alone(...)
    if type(first) == 'table' then return first end
-   local dims = { ... }
-   for i = 1, #dims do raise.expect(dims[i], 'number', 'size ' .. i) end
-   if #dims == 0 then dims[1] = 0 end
+   local dims, count = { ... }, select('#', ...)
+   for i = 1, count do raise.whole(dims[i], 'size ' .. i) end
+   if count == 0 then dims[1] = 0 end
    return dims
 end
 
 --- A tensor of zeros of these extents, or of the numbers in a table.
 function tensor.new(dtype, ...)
-   local first = ...
+   local first = alone(...)
    if type(first) == 'table' then return tensor.adopt(call.of_table(dtype, first)) end
    return tensor.adopt(call.zeros(dtype, dims_of(...)))
 end
@@ -79,8 +86,10 @@ function methods.fill(t, number) call.fill(t, number) return t end
 function methods.zero(t) call.fill(t, 0) return t end
 
 --- `t:add(3)`, `t:add(other)`, `t:add(0.5, other)`.
-function methods.add(t, a, b)
-   if type(a) ~= 'number' then
+function methods.add(t, a, b, c)
+   if c ~= nil or (b ~= nil and type(a) ~= 'number') then
+      raise.error('ArgumentError: add: a number, a tensor, or a factor and a tensor were expected')
+   elseif type(a) ~= 'number' then
       call.add(t, 1, a)
    elseif b == nil then
       call.scale(t, 1, a)
@@ -101,7 +110,13 @@ function methods.copy(t, other)
 end
 
 function methods.clone(t) return tensor.adopt(call.cast(t, call.dtype(t))) end
-function methods.sum(t) return call.sum(t) end
+
+--- All numbers added up; Torch's sums along one dimension are not here.
+function methods.sum(t, axis)
+   if axis ~= nil then raise.error('ArgumentError: sum: only all numbers can be added up, not those of a dimension') end
+   return call.sum(t)
+end
+
 function methods.totable(t) return call.to_table(t) end
 
 --- The same memory with other extents.

@@ -37,7 +37,7 @@ end
 --- Runs f(..., id) on n threads; id is 1 to n.
 function threads.map(n, f, ...)
    if type(f) ~= 'function' then raise.error('ArgumentError: map arg #2 expected a function') end
-   raise.expect(n, 'number', 'map arg #1')
+   raise.whole(n, 'map arg #1')
    return started(n, nil, f, ...)
 end
 
@@ -47,7 +47,7 @@ function threads.map_extended(n, init, f, ...)
       raise.error('ArgumentError: map_extended arg #2 expected a function, a string or nil')
    end
    if type(f) ~= 'function' then raise.error('ArgumentError: map_extended arg #3 expected a function') end
-   raise.expect(n, 'number', 'map_extended arg #1')
+   raise.whole(n, 'map_extended arg #1')
    return started(n, init, f, ...)
 end
 
@@ -93,7 +93,7 @@ local channel_class = objects.class('channel', {
 --- A channel; `capacity`, if given, is how many items it holds before writers wait.
 threads.channel = setmetatable({ OPEN = 0, CLOSED = 1, DRAINED = 2 }, {
    __call = function(_, capacity)
-      if capacity ~= nil then raise.expect(capacity, 'number', 'channel arg #1') end
+      if capacity ~= nil then raise.whole(capacity, 'channel arg #1') end
       return raise.adopt(call.channel(capacity), channel_class)
    end,
 })
@@ -105,7 +105,7 @@ local mutex_class = objects.class('mutex', {
    lock = function(self) call.mutex_lock(self) end,
    unlock = function(self) call.mutex_unlock(self) end,
    --- Waits until n threads have called it; all of them give the same n.
-   barrier = function(self, n) call.mutex_barrier(self, raise.expect(n, 'number', 'barrier arg #1')) end,
+   barrier = function(self, n) call.mutex_barrier(self, raise.whole(n, 'barrier arg #1')) end,
 })
 
 function threads.mutex() return raise.adopt(call.mutex(), mutex_class) end

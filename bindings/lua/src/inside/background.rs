@@ -8,6 +8,7 @@ use syncline::ipc::{BackgroundTaskPool, TaskError};
 use super::map::Told;
 use super::parcel::{Parcel, pack_all};
 use super::state::{Origin, State};
+use crate::arguments::Whole;
 use crate::interrupt::no_deadline;
 use crate::reply::Failure;
 
@@ -29,7 +30,7 @@ thread_local! {
 }
 
 /// A pool of `n` threads; one that `closes` ends them with the last task.
-pub(crate) fn open(lua: &Lua, (n, closes): (i64, bool)) -> Result<Pool, Failure> {
+pub(crate) fn open(lua: &Lua, (Whole(n), closes): (Whole, bool)) -> Result<Pool, Failure> {
     let n = usize::try_from(n).ok().filter(|n| (1..=MOST).contains(n));
     let n = n.ok_or_else(|| Failure::argument(format!("BackgroundTaskPool: a number of threads was expected, from 1 to {MOST}")))?;
     let tasks = if closes { BackgroundTaskPool::closing_on_last_task(n) } else { BackgroundTaskPool::new(n) };
@@ -62,20 +63,20 @@ impl From<TaskError> for Failure {
 }
 
 /// A task's number as Lua gives it.
-fn task(id: Option<i64>) -> Result<Option<u64>, Failure> {
-    id.map(|id| u64::try_from(id).map_err(|_| Failure::argument(format!("{id} is no task's number")))).transpose()
+fn task(id: Option<Whole>) -> Result<Option<u64>, Failure> {
+    id.map(|Whole(id)| u64::try_from(id).map_err(|_| Failure::argument(format!("{id} is no task's number")))).transpose()
 }
 
 pub(crate) fn has_task(_: &Lua, pool: Given) -> Result<bool, Failure> {
     Ok(pool.tasks.has_task())
 }
 
-pub(crate) fn is_done(_: &Lua, (pool, id): (Given, Option<i64>)) -> Result<bool, Failure> {
+pub(crate) fn is_done(_: &Lua, (pool, id): (Given, Option<Whole>)) -> Result<bool, Failure> {
     Ok(pool.tasks.is_done(task(id)?)?)
 }
 
 /// Waits for a task; all its results, once.
-pub(crate) fn get_result(lua: &Lua, (pool, id): (Given, Option<i64>)) -> Result<MultiValue, Failure> {
+pub(crate) fn get_result(lua: &Lua, (pool, id): (Given, Option<Whole>)) -> Result<MultiValue, Failure> {
     let results = pool.tasks.get_result(task(id)?, no_deadline())?.unwrap_or_default();
     results.iter().map(|result| result.open(lua)).collect()
 }

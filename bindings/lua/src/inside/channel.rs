@@ -8,6 +8,7 @@ use syncline::ipc::{Channel, ChannelOptions, Status};
 use super::family;
 use super::parcel::{pack_all, send, unpack};
 use super::shelf::Shelf;
+use crate::arguments::Whole;
 use crate::interrupt::no_deadline;
 use crate::numbers::integer;
 use crate::reply::Failure;
@@ -25,8 +26,8 @@ impl UserData for Handle {}
 type Given = UserDataRef<Handle>;
 
 /// A channel for any number of items, or for `capacity`: then who writes more waits.
-pub(crate) fn open(_: &Lua, capacity: Option<i64>) -> Result<Handle, Failure> {
-    let capacity = capacity.map(|capacity| usize::try_from(capacity).ok().filter(|capacity| *capacity > 0));
+pub(crate) fn open(_: &Lua, capacity: Option<Whole>) -> Result<Handle, Failure> {
+    let capacity = capacity.map(|Whole(capacity)| usize::try_from(capacity).ok().filter(|capacity| *capacity > 0));
     let capacity = match capacity {
         Some(None) => return Err(Failure::argument("channel: a capacity is a number from 1 on")),
         Some(some) => some,

@@ -10,6 +10,7 @@ use syncline::ipc::{Map, MapError, map_extended};
 
 use super::parcel::{Parcel, pack, pack_all};
 use super::state::{Init, Origin, State};
+use crate::arguments::Whole;
 use crate::interrupt::no_deadline;
 use crate::reply::Failure;
 
@@ -48,7 +49,7 @@ fn tell(failure: Failure) -> Told {
 }
 
 /// Starts `n` threads that call `f(…, id)`, after `init` if there is one.
-pub(crate) fn start(lua: &Lua, (n, init, f, arguments): (i64, Value, Value, MultiValue)) -> Result<Kept, Failure> {
+pub(crate) fn start(lua: &Lua, (Whole(n), init, f, arguments): (Whole, Value, Value, MultiValue)) -> Result<Kept, Failure> {
     let n = usize::try_from(n).ok().filter(|n| *n <= MOST);
     let n = n.ok_or_else(|| Failure::argument(format!("map arg #1 expected a number of threads, from 0 to {MOST}")))?;
     let init = match init {

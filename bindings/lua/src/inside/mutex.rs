@@ -4,6 +4,7 @@ use mlua::{Lua, UserData, UserDataRef};
 use syncline::ipc::Mutex;
 
 use super::family;
+use crate::arguments::Whole;
 use crate::interrupt::no_deadline;
 use crate::reply::Failure;
 
@@ -26,7 +27,7 @@ pub(crate) fn unlock(_: &Lua, mutex: Given) -> Result<(), Failure> {
 }
 
 /// Waits until `n` threads have called it.
-pub(crate) fn barrier(_: &Lua, (mutex, n): (Given, i64)) -> Result<(), Failure> {
+pub(crate) fn barrier(_: &Lua, (mutex, Whole(n)): (Given, Whole)) -> Result<(), Failure> {
     let n = usize::try_from(n).map_err(|_| Failure::argument(format!("barrier: {n} is no number of threads")))?;
     Ok(mutex.0.barrier(n, no_deadline())?)
 }

@@ -10,6 +10,7 @@ use syncline::ipc::SharedTable;
 use super::family;
 use super::parcel::{Parcel, named, pack, unpack};
 use super::shelf::{Reference, Shelf};
+use crate::arguments::kind;
 use crate::reply::Failure;
 
 /// A table, as all states of this process see it.
@@ -82,7 +83,7 @@ fn key_of(lua: &Lua, key: &LuaValue) -> Result<Value<'static>, Failure> {
         LuaValue::Nil => Err(Failure::argument("sharedtable: index is nil")),
         LuaValue::Table(_) | LuaValue::Function(_) | LuaValue::UserData(_) => {
             // A copy of it would be another key in Lua.
-            Err(Failure::argument(format!("sharedtable: a {} cannot be a key; use texts and numbers", key.type_name())))
+            Err(Failure::argument(format!("sharedtable: a {} cannot be a key; use texts and numbers", kind(key))))
         }
         other => Ok(pack(lua, other, "sharedtable", false)?.value),
     }

@@ -7,17 +7,22 @@ use syncline_tensor::kernels::reduce_into;
 use super::element::{InLua, by_dtype};
 use super::memory::Memory;
 use super::{Numbers, dtype_of, nested, shape_of};
+use crate::arguments::Whole;
 use crate::reply::{Failure, shaped};
 
 type Given = UserDataRef<Numbers>;
 
-pub(crate) fn zeros(_: &Lua, (dtype, dims): (String, Vec<i64>)) -> Result<Numbers, Failure> {
-    Ok(Numbers::zeros(dtype_of(&dtype)?, shape_of(&dims)?))
+pub(crate) fn zeros(_: &Lua, (dtype, dims): (String, Vec<Whole>)) -> Result<Numbers, Failure> {
+    Ok(Numbers::zeros(dtype_of(&dtype)?, shape_of(&extents(&dims))?))
+}
+
+fn extents(dims: &[Whole]) -> Vec<i64> {
+    dims.iter().map(|Whole(dim)| *dim).collect()
 }
 
 /// Memory of somebody else's, which `owner` keeps alive.
-pub(crate) fn lend(_: &Lua, (address, dtype, dims, owner): (f64, String, Vec<i64>, Value)) -> Result<Numbers, Failure> {
-    let (dtype, shape) = (dtype_of(&dtype)?, shape_of(&dims)?);
+pub(crate) fn lend(_: &Lua, (address, dtype, dims, owner): (f64, String, Vec<Whole>, Value)) -> Result<Numbers, Failure> {
+    let (dtype, shape) = (dtype_of(&dtype)?, shape_of(&extents(&dims))?);
     if shape.elements() > 0 && address < 4096.0 {
         return Err(Failure::argument("the tensor has no memory"));
     }
@@ -30,14 +35,14 @@ pub(crate) fn of_table(_: &Lua, (dtype, table): (String, Table)) -> Result<Numbe
     nested::of_table(&table, dtype_of(&dtype)?)
 }
 
-pub(crate) fn at(lua: &Lua, (numbers, place): (Given, i64)) -> Result<Value, Failure> {
+pub(crate) fn at(lua: &Lua, (numbers, Whole(place)): (Given, Whole)) -> Result<Value, Failure> {
     match numbers.at(place)? {
         Ok(value) => Ok(value),
         Err(row) => Ok(Value::UserData(lua.create_userdata(row)?)),
     }
 }
 
-pub(crate) fn put(_: &Lua, (numbers, place, value): (Given, i64, Value)) -> Result<(), Failure> {
+pub(crate) fn put(_: &Lua, (numbers, Whole(place), value): (Given, Whole, Value)) -> Result<(), Failure> {
     let index = numbers.index(place)?;
     if numbers.shape.axes() != 1 {
         return Err(Failure::shape("only a number of a vector can be set; t[i][j] = x, or t[i]:copy(row)"));
@@ -110,8 +115,8 @@ pub(crate) fn cast(_: &Lua, (numbers, dtype): (Given, String)) -> Result<Numbers
 }
 
 /// The same memory with other extents.
-pub(crate) fn reshape(_: &Lua, (numbers, dims): (Given, Vec<i64>)) -> Result<Numbers, Failure> {
-    let shape = shape_of(&dims)?;
+pub(crate) fn reshape(_: &Lua, (numbers, dims): (Given, Vec<Whole>)) -> Result<Numbers, Failure> {
+    let shape = shape_of(&extents(&dims))?;
     if shape.elements() != numbers.count() {
         return Err(Failure::shape(format!("{} numbers cannot be seen as {}", numbers.count(), shape.elements())));
     }
@@ -119,7 +124,7 @@ pub(crate) fn reshape(_: &Lua, (numbers, dims): (Given, Vec<i64>)) -> Result<Num
 }
 
 /// `count` places of the first extent, from `first`, sharing their memory.
-pub(crate) fn narrow(_: &Lua, (numbers, first, count): (Given, i64, i64)) -> Result<Numbers, Failure> {
+pub(crate) fn narrow(_: &Lua, (numbers, Whole(first), Whole(count)): (Given, Whole, Whole)) -> Result<Numbers, Failure> {
     let mut dims = dims_of(&numbers);
     if first < 1 || count < 0 || dims.is_empty() || first - 1 > dims[0] - count {
         return Err(Failure::argument(format!("there are no {count} places from {first}")));

@@ -6,6 +6,7 @@ use syncline_tensor::Tensor;
 
 use super::element::{InLua, by_dtype};
 use super::{Numbers, shape_of};
+use crate::arguments::kind;
 use crate::reply::Failure;
 
 /// A Lua table of numbers, or of such tables of equal length.
@@ -28,6 +29,7 @@ fn extents(table: &Table, dims: &mut Vec<i64>) -> Result<(), Failure> {
         return Err(Failure::argument("a table of numbers is nested more than 8 deep; does it contain itself?"));
     }
     match table.raw_get::<Value>(1)? {
+        Value::Nil if !table.is_empty() => Err(Failure::argument("a list of numbers was expected, and a table without [1] came")),
         Value::Table(inner) => extents(&inner, dims),
         _ => Ok(()),
     }
@@ -41,7 +43,7 @@ fn fill_from(table: &Table, dims: &[i64], put: &mut dyn FnMut(Value) -> Result<(
         match (table.raw_get::<Value>(index)?, &dims[1..]) {
             (Value::Table(inner), rest) if !rest.is_empty() => fill_from(&inner, rest, put)?,
             (value, []) => put(value)?,
-            (other, _) => return Err(Failure::shape(format!("a row is a {}", other.type_name()))),
+            (other, _) => return Err(Failure::shape(format!("a row is a {}", kind(&other)))),
         }
     }
     Ok(())

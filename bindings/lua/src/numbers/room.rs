@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut, RangeInclusive};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mlua::Lua;
+use mlua::{Error, Lua};
 use syncline::DType;
 use syncline_tensor::{Shape, Tensor};
 
@@ -112,7 +112,12 @@ pub(crate) fn relieve(lua: &Lua) {
 #[cold]
 fn collect(lua: &Lua) {
     LIMIT.set(usize::MAX); // functions of the user's that run meanwhile begin no second round
-    let _ = lua.gc_collect(); // what a finaliser raises is not the fault of the call that happened to come now
+    // What a finaliser raises is not the fault of the call that happened to come now. In 5.1 it ends the collection, too, and the finalisers
+    // behind it, which tensors have as well, wait for a later one: so this one is carried to its end.
+    let mut ended = lua.gc_collect().map(|()| true);
+    while !matches!(ended, Ok(true) | Err(Error::MemoryError(_) | Error::StackError)) {
+        ended = lua.gc_step();
+    }
     let worth = lua.used_memory().saturating_mul(GARBAGE_PER_BYTE).clamp(*GARBAGE.start(), *GARBAGE.end());
     let held = HELD.load(Relaxed);
     LIMIT.set(held + worth.max(held / 2)); // half of what lives, if that is more: those who hold gigabytes are used to so much

@@ -33,8 +33,8 @@ sub optimizer    { 'AI::MXNet::Optimizer' }
 sub opt          { 'AI::MXNet::Optimizer' }
 sub lr_scheduler { 'AI::MXNet::LRScheduler' }
 sub context      { 'AI::MXNet::Context' }
-sub cpu          { my (undef, $id) = @_; return AI::MXNet::Context->new(device_type => 'cpu', device_id => $id // 0) }
-sub gpu          { my (undef, $id) = @_; return AI::MXNet::Context->new(device_type => 'gpu', device_id => $id // 0) }
+sub cpu          { my (undef, $id, @more) = @_; Syncline::Error::no_more('cpu', @more); return AI::MXNet::Context->new(device_type => 'cpu', device_id => $id // 0) }
+sub gpu          { my (undef, $id, @more) = @_; Syncline::Error::no_more('gpu', @more); return AI::MXNet::Context->new(device_type => 'gpu', device_id => $id // 0) }
 
 1;
 

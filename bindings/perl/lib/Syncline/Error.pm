@@ -28,6 +28,13 @@ sub raise {
 # Refuses an argument.
 sub argument { raise('ArgumentError', join '', @_) }
 
+# no_more(CALL, ARGUMENTS): refuses what came behind the last argument of a call, which would be overlooked.
+sub no_more {
+    my ($call, @more) = @_;
+    argument("$call: there is no argument behind the last, and " . Syncline::Array::shown($more[0]) . ' came') if @more;
+    return;
+}
+
 # The first caller that is no part of this distribution.
 sub site {
     my $level = 1;

@@ -84,7 +84,8 @@ sub paired { my ($call, @rest) = @_; Syncline::Error::argument("$call: options c
 # --- the calls ---------------------------------------------------------------------------------------------------------------------
 
 sub init {
-    my ($self, $key, $value) = @_;
+    my ($self, $key, $value, @more) = @_;
+    Syncline::Error::no_more('init', @more);
     my ($keys, $arrays) = $self->pairs($key, $value, 'values');
     my @keep;
     my @lent = $self->lent($keys, $arrays, \@keep);
@@ -222,7 +223,8 @@ sub num_dead_node {
 }
 
 sub is_capable {
-    my ($self, $capability) = @_;
+    my ($self, $capability, @more) = @_;
+    Syncline::Error::no_more('is_capable', @more);
     Syncline::Error::argument('a capability is ' . Syncline::Array::shown($capability) . ', and must be a text') if !defined $capability || ref $capability;
     my $capable = 0;
     check(Syncline::FFI::kv_capable($self->{handle}, Syncline::KVStore::Arrays::encoded($capability, 'a capability'), \$capable));
@@ -235,7 +237,8 @@ sub barrier { my ($self) = @_; check(Syncline::FFI::kv_barrier($self->{handle}))
 sub flush { my ($self) = @_; check(Syncline::FFI::kv_flush($self->{handle})); return }
 
 sub send_command_to_servers {
-    my ($self, $head, $body) = @_;
+    my ($self, $head, $body, @more) = @_;
+    Syncline::Error::no_more('send_command_to_servers', @more);
     Syncline::Error::argument('a command is ' . Syncline::Array::shown($head) . ', and must be a whole number') unless defined $head && !ref $head && $head =~ /\A-?[0-9]{1,18}\z/;
     my ($text, $answer) = (encoded_body($body), Syncline::FFI::room(1024));
     check(Syncline::FFI::kv_command($self->{handle}, $head, $text, length $text, $answer, 1024));

@@ -15,7 +15,8 @@ our $VERSION = '0.1.0';
 
 # new(INDICES, VALUES, SHAPE): ids in any order, one row of values for each.
 sub new {
-    my ($class, $indices, $values, $shape, %options) = @_;
+    my ($class, $indices, $values, $shape, @options) = @_;
+    my %options = settings(@options);
     Syncline::Error::argument('a row-sparse array needs a shape with at least one extent')
         unless ref $shape eq 'ARRAY' && @$shape && !grep { !defined || !/\A[0-9]{1,18}\z/ } @$shape;
     my $dtype = $options{dtype};
@@ -31,9 +32,20 @@ sub new {
     return $self;
 }
 
+sub settings {
+    my (@given) = @_;
+    Syncline::Error::argument('a row-sparse array: options come in pairs, name => value') if @given % 2;
+    my %options = @given;
+    for my $option (sort keys %options) {
+        Syncline::Error::argument("a row-sparse array has no option $option; it has dtype") unless $option eq 'dtype';
+    }
+    return %options;
+}
+
 # zeros(SHAPE, DTYPE): an array without any row.
 sub zeros {
-    my ($class, $shape, %options) = @_;
+    my ($class, $shape, @options) = @_;
+    my %options = settings(@options);
     return $class->new([], [], $shape, dtype => $options{dtype} // 'float32');
 }
 

@@ -16,6 +16,10 @@ our $VERSION = '0.1.0';
 
 my @NUMBERS = qw(learning_rate momentum rho lambda);
 
+# What the calls take beside their arrays: a matrix also rows. An option that a call does not have is refused, not overlooked.
+our @GET = qw(out);
+our @ADD = (qw(sync), @NUMBERS, 'lambda_');
+
 sub make {
     my ($class, $shape, $initial, %options) = @_;
     for my $extent (@$shape) {
@@ -100,12 +104,12 @@ sub add_options {
 }
 
 sub options_of {
-    my ($call, @rest) = @_;
+    my ($call, $known, @rest) = @_;
     Syncline::Error::argument("$call: options come in pairs, name => value") if @rest % 2;
     my %options = @rest;
-    my %known = map { $_ => 1 } qw(sync row_ids out lambda_), @NUMBERS;
+    my %known = map { $_ => 1 } @$known;
     for my $option (sort keys %options) {
-        Syncline::Error::argument("$call has no option $option") unless $known{$option};
+        Syncline::Error::argument("$call has no option $option; it has " . join ', ', @$known) unless $known{$option};
     }
     return \%options;
 }
@@ -132,7 +136,7 @@ sub add_whole {
 # add_get(DELTA, out => ...): adds, and gets the table after it.
 sub add_get {
     my ($self, $delta, @rest) = @_;
-    my $options = options_of('add_get', @rest);
+    my $options = options_of('add_get', ['out', @NUMBERS, 'lambda_'], @rest);
     my $array = $self->numbers($delta);
     my $out = $self->room_for($options->{out}, $self->{shape});
     # Where both are one array, what is added must not be written over.
@@ -151,8 +155,8 @@ our @ISA = ('Syncline::Table');
 
 sub new { my ($class, $size, $initial, @options) = @_; Syncline::Error::argument('a table: options come in pairs, name => value') if @options % 2; return $class->make([$size], $initial, @options) }
 
-*get = Syncline::Quick::or_else(table_get => sub { my ($self, @rest) = @_; return $self->get_whole(Syncline::Table::options_of('get', @rest)->{out}) });
-*add = Syncline::Quick::or_else(table_add => sub { my ($self, $delta, @rest) = @_; return $self->add_whole($delta, Syncline::Table::options_of('add', @rest)) });
+*get = Syncline::Quick::or_else(table_get => sub { my ($self, @rest) = @_; return $self->get_whole(Syncline::Table::options_of('get', \@Syncline::Table::GET, @rest)->{out}) });
+*add = Syncline::Quick::or_else(table_add => sub { my ($self, $delta, @rest) = @_; return $self->add_whole($delta, Syncline::Table::options_of('add', \@Syncline::Table::ADD, @rest)) });
 
 package Syncline::MatrixTable;
 
@@ -165,7 +169,7 @@ sub new { my ($class, $rows, $cols, $initial, @options) = @_; Syncline::Error::a
 
 sub get_rows {
     my ($self, @rest) = @_;
-    my $options = Syncline::Table::options_of('get', @rest);
+    my $options = Syncline::Table::options_of('get', ['row_ids', @Syncline::Table::GET], @rest);
     return $self->get_whole($options->{out}) unless defined $options->{row_ids};
     my $ids = Syncline::Array::ids($options->{row_ids}, 'row_ids');
     my $out = $self->room_for($options->{out}, [$ids->nelem, $self->{shape}[1]]);
@@ -178,7 +182,7 @@ sub get_rows {
 
 sub add_rows {
     my ($self, $delta, @rest) = @_;
-    my $options = Syncline::Table::options_of('add', @rest);
+    my $options = Syncline::Table::options_of('add', ['row_ids', @Syncline::Table::ADD], @rest);
     return $self->add_whole($delta, $options) unless defined $options->{row_ids};
     my ($ids, $array) = (Syncline::Array::ids($options->{row_ids}, 'row_ids'), $self->numbers($delta));
     my ($id_data, $data) = ($ids->get_dataref, $array->get_dataref);

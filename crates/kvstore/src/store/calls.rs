@@ -83,11 +83,12 @@ impl KvStore {
         self.shared.pull_whole(slot, by)
     }
 
-    /// Pushes and pulls in one call. Keys to pull need not be those that are pushed.
+    /// Pushes and pulls in one call. Keys to pull need not be those that are pushed. Row-sparse outputs are left alone, as `pull` does, by a store
+    /// of one process; a distributed one refuses them before anything is pushed, as MXNet's does.
     pub fn push_pull(&self, pushes: &[Push<'_>], pulls: &mut [Pull<'_, '_>], by: Deadline) -> Result<(), Error> {
         not_updating("pushpull")?;
         let compression = self.shared.compression();
-        let outputs = self.shared.checked_outputs("pushpull", pulls, true)?;
+        let outputs = self.shared.checked_outputs("pushpull", pulls, !self.shared.kind.is_distributed())?;
         let how = How { compression, priority: None, by };
         let groups = self.shared.checked("pushpull", pushes, compression)?;
         for (slot, values) in &groups {

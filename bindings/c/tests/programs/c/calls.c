@@ -60,6 +60,15 @@ static void session_and_tables(void)
     OK(syncline_table_get(momentum, got, 4));
     CHECK(got[0] == -0.5f);
 
+    /* What would not count is refused, and not overlooked. */
+    syncline_add_options unknown = {.given = 16, .momentum = 0.5f};
+    FAILS(SYNCLINE_ARGUMENT, syncline_table_add(momentum, delta, 4, &unknown, 1));
+    syncline_table *none = NULL;
+    syncline_table_options unbounded = {.staleness = 5};
+    FAILS(SYNCLINE_ARGUMENT, syncline_array_create(session, 4, &unbounded, NULL, 0, &none));
+    FAILS(SYNCLINE_ARGUMENT, syncline_array_create(session, 4, NULL, NULL, 4, &none));
+    CHECK(none == NULL);
+
     syncline_table *keys;
     syncline_table_options counts = {.dtype = SYNCLINE_INT64};
     int64_t which[3] = {-7, (int64_t)1 << 60, -7}, ones[3] = {1, 5, 1}, numbers[3];

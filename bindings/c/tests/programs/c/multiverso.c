@@ -32,8 +32,8 @@ int main(void)
     for (int i = 0; i < 4; ++i) memcpy(rows + 10 * i, numbers + 10 * ids[i], 10 * sizeof *rows);
     MV_NewMatrixTable(11, 10, &matrix);
     for (int count = 1; count <= 20; ++count) {
-        MV_AddMatrixTableAll(matrix, numbers, 110);
-        MV_AddAsyncMatrixTableByRows(matrix, rows, 40, ids, 4);
+        (count % 2 ? MV_AddMatrixTableAll : MV_AddAsyncMatrixTableAll)(matrix, numbers, 110);
+        (count % 2 ? MV_AddAsyncMatrixTableByRows : MV_AddMatrixTableByRows)(matrix, rows, 40, ids, 4);
         MV_Barrier();
         MV_GetMatrixTableAll(matrix, got, 110);
         for (int i = 0; i < 110; ++i) {
@@ -67,6 +67,19 @@ int main(void)
     if (workers == 1) { /* a process joins its launcher's job once */
         MV_Init(&two, strange);
         CHECK(syncline_last_error_kind() == SYNCLINE_CONFIGURATION);
+        /* Roles that are none, and one that this process does not have. */
+        char *captain[] = {"program", "-ps_role=captain", NULL}, *server[] = {"program", "-ps_role=server", NULL};
+        two = 2;
+        MV_Init(&two, captain);
+        CHECK(syncline_last_error_kind() == SYNCLINE_ARGUMENT && strstr(syncline_last_error(), "captain"));
+        two = 2;
+        MV_Init(&two, server);
+        CHECK(syncline_last_error_kind() == SYNCLINE_CONFIGURATION && strstr(syncline_last_error(), "both a worker and a server"));
+        char *any[] = {"program", "-ps_role=default", NULL};
+        two = 2;
+        MV_Init(&two, any);
+        CHECK(two == 1 && MV_NumWorkers() == 1);
+        MV_ShutDown();
         two = 2;
         MV_Init(&two, sgd);
         CHECK(two == 1);

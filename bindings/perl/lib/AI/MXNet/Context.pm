@@ -18,7 +18,10 @@ our $VERSION = '0.1.0';
 
 sub new {
     my ($class, @given) = @_;
-    my %given = @given % 2 ? (device_type => @given, device_id => 0) : @given;
+    my %given = @given % 2 ? (device_type => @given) : @given;
+    for my $option (sort keys %given) {
+        Syncline::Error::argument("a context has no option $option; it has device_type, device_id") unless $option =~ /\Adevice_(?:type|id)\z/;
+    }
     my ($type, $id) = (blessed $given{device_type} ? ("$given{device_type}" =~ /\A(\w+)/)[0] : $given{device_type} // 'cpu', $given{device_id} // 0);
     Syncline::Error::argument('a context is ' . Syncline::Array::shown($type) . ', and must be cpu, cpu_pinned or gpu') unless $type =~ /\A(?:cpu|cpu_pinned|gpu)\z/;
     Syncline::Error::argument('device ' . Syncline::Array::shown($id) . ' is no device: they are counted from 0') unless !ref $id && $id =~ /\A[0-9]{1,9}\z/;

@@ -62,7 +62,8 @@ sub options_of {
 }
 
 sub init {
-    my ($self, $key, $value) = @_;
+    my ($self, $key, $value, @more) = @_;
+    Syncline::Error::no_more('init', @more);
     $self->{store}->init(keys_of('init', $key), arrays_of('init', $value));
     return;
 }
@@ -126,10 +127,11 @@ sub row_sparse_pull {
     return;
 }
 
-sub set_gradient_compression { my ($self, $words) = @_; return $self->{store}->set_gradient_compression($words) }
+sub set_gradient_compression { my ($self, @words) = @_; return $self->{store}->set_gradient_compression(@words) }
 
 sub set_optimizer {
-    my ($self, $optimizer) = @_;
+    my ($self, $optimizer, @more) = @_;
+    Syncline::Error::no_more('set_optimizer', @more);
     Syncline::Error::argument('set_optimizer: ' . Syncline::Array::shown($optimizer) . ', and must be an AI::MXNet::Optimizer') unless blessed $optimizer && $optimizer->isa('Syncline::Optimizer');
     $self->{store}->set_optimizer($optimizer);
     $self->{updater} = $optimizer;
@@ -137,7 +139,8 @@ sub set_optimizer {
 }
 
 sub _set_updater {
-    my ($self, $code) = @_;
+    my ($self, $code, @more) = @_;
+    Syncline::Error::no_more('_set_updater', @more);
     Syncline::Error::argument('_set_updater: ' . Syncline::Array::shown($code) . ' is no function') unless ref $code eq 'CODE';
     $self->{store}->set_updater(sub {
         my ($key, $recv, $local) = @_;
@@ -161,8 +164,8 @@ sub save_optimizer_states {
     return $self->{store}->save_optimizer_states($file, %options);
 }
 
-sub load_optimizer_states    { my ($self, $file) = @_; return $self->{store}->load_optimizer_states($file) }
-sub _send_command_to_servers { my ($self, $head, $body) = @_; $self->{store}->send_command_to_servers($head, $body); return }
+sub load_optimizer_states    { my ($self, @file) = @_; return $self->{store}->load_optimizer_states(@file) }
+sub _send_command_to_servers { my ($self, @command) = @_; $self->{store}->send_command_to_servers(@command); return }
 
 package AI::MXNet::KVStore::Served;
 

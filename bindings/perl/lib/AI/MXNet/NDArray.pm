@@ -54,13 +54,21 @@ sub of {
     return bless { pdl => $pdl, ctx => $ctx // AI::MXNet::Context->current_ctx, dtype => Syncline::Array::dtype_of($pdl) }, $class;
 }
 
-sub zeros { my ($class, $shape, @rest) = @_; return $class->full($shape, 0, @rest) }
+sub zeros {
+    my ($class, $shape, @rest) = @_;
+    my (undef, undef, $stype) = settings(@rest);
+    return $class->full($shape, 0, @rest) unless $stype eq 'row_sparse';
+    my %options = @rest % 2 ? (ctx => @rest) : @rest;
+    delete $options{stype};
+    return sparse()->zeros($stype, $shape, %options);
+}
+
 sub ones  { my ($class, $shape, @rest) = @_; return $class->full($shape, 1, @rest) }
 sub empty { my ($class, $shape, @rest) = @_; return $class->full($shape, 0, @rest) }
 
 sub full {
     my ($class, $shape, $value, @rest) = @_;
-    my ($ctx, $dtype) = settings(@rest);
+    my ($ctx, $dtype) = dense_settings(@rest);
     Syncline::Error::argument('full: ' . Syncline::Array::shown($value) . ' is no number') unless defined $value && !ref $value && looks_like_number($value);
     my $pdl = Syncline::Array::fresh($dtype // 'float32', checked_shape($shape));
     $pdl .= $value unless $pdl->isempty || $value == 0;
@@ -69,7 +77,7 @@ sub full {
 
 sub array {
     my ($class, $source, @rest) = @_;
-    my ($ctx, $dtype) = settings(@rest);
+    my ($ctx, $dtype) = dense_settings(@rest);
     my $pdl;
     if (is($source)) {
         ($pdl, $dtype) = ($source->dense, $dtype // $source->dtype);
@@ -82,7 +90,7 @@ sub array {
 
 sub sparse { 'AI::MXNet::NDArray::Sparse' }
 
-# The options ctx and dtype; a context may also come first, without its name, as in the original.
+# The options ctx, dtype and stype; a context may also come first, without its name, as in the original.
 sub settings {
     my (@rest) = @_;
     if (@rest % 2 && AI::MXNet::Context::is($rest[0])) {
@@ -93,11 +101,20 @@ sub settings {
     Syncline::Error::argument('an array: options come in pairs, name => value') if @rest % 2;
     my %options = @rest;
     for my $option (sort keys %options) {
-        Syncline::Error::argument("an array has no option $option; it has ctx, dtype") unless $option =~ /\A(?:ctx|dtype|stype)\z/;
+        Syncline::Error::argument("an array has no option $option; it has ctx, dtype, stype") unless $option =~ /\A(?:ctx|dtype|stype)\z/;
     }
     Syncline::Error::argument('ctx is ' . Syncline::Array::shown($options{ctx}) . ', and must be a context') if defined $options{ctx} && !AI::MXNet::Context::is($options{ctx});
     Syncline::Array::type_of($options{dtype}) if defined $options{dtype};
-    return @options{qw(ctx dtype)};
+    my $stype = $options{stype} // 'default';
+    Syncline::Error::argument('storage ' . Syncline::Array::shown($stype) . ' is none of default, row_sparse') unless !ref $stype && $stype =~ /\A(?:default|row_sparse)\z/;
+    return (@options{qw(ctx dtype)}, $stype);
+}
+
+# The same, of arrays that are dense whatever they hold.
+sub dense_settings {
+    my ($ctx, $dtype, $stype) = settings(@_);
+    Syncline::Error::argument("such an array is not made as row_sparse\nhint: tostype('row_sparse')") if $stype ne 'default';
+    return ($ctx, $dtype);
 }
 
 sub checked_shape {
@@ -148,14 +165,16 @@ sub like { my ($self, $pdl) = @_; return of(__PACKAGE__, $pdl->convert(Syncline:
 sub copy { my ($self) = @_; return $self->like($self->dense->copy) }
 
 sub astype {
-    my ($self, $dtype) = @_;
+    my ($self, $dtype, @more) = @_;
+    Syncline::Error::no_more('astype', @more);
     return of(__PACKAGE__, $self->dense->copy->convert(Syncline::Array::type_of($dtype)), $self->ctx);
 }
 
 sub reshape {
-    my ($self, $shape) = @_;
+    my ($self, $shape, @more) = @_;
+    Syncline::Error::no_more('reshape', @more);
     my $numbers = 1;
-    $numbers *= $_ for @{ checked_shape($shape) };
+    $numbers *= $_ for @{ $shape = checked_shape($shape) };
     Syncline::Error::raise('ShapeMismatch', "reshape: $numbers numbers were asked for, and the array has " . $self->size) if $numbers != $self->size;
     return $self->like($self->dense->copy->reshape(reverse @$shape));
 }
@@ -187,7 +206,8 @@ sub set {
     return $self;
 }
 
-sub sum { my ($self) = @_; return of(__PACKAGE__, PDL->new(Syncline::Array::type_of($self->dtype), [$self->dense->sum]), $self->ctx) }
+# All numbers added up; sums along an axis are not here.
+sub sum { my ($self, @more) = @_; Syncline::Error::no_more('sum', @more); return of(__PACKAGE__, PDL->new(Syncline::Array::type_of($self->dtype), [$self->dense->sum]), $self->ctx) }
 
 # --- arithmetic --------------------------------------------------------------------------------------------------------------------
 

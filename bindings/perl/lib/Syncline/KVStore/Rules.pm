@@ -18,7 +18,8 @@ use Syncline::RowSparse ();
 our $VERSION = '0.1.0';
 
 sub set_updater {
-    my ($self, $code) = @_;
+    my ($self, $code, @more) = @_;
+    Syncline::Error::no_more('set_updater', @more);
     $self->flush;    # what was pushed before is none of its business, and it must not run in the background
     unless (defined $code) {
         Syncline::FFI::check(Syncline::FFI::kv_set_updater($self->{handle}, undef, undef));
@@ -80,8 +81,9 @@ sub set_optimizer {
     unless (blessed $optimizer && $optimizer->isa('Syncline::Optimizer')) {
         Syncline::Error::argument('an optimizer is ' . Syncline::Array::shown($optimizer) . ', and must be a name or a Syncline::Optimizer')
             if !defined $optimizer || ref $optimizer;
-        $optimizer = Syncline::Optimizer->create($optimizer, Syncline::KVStore::paired('set_optimizer', @options));
+        $optimizer = Syncline::Optimizer->create($optimizer, Syncline::KVStore::paired('set_optimizer', splice @options));
     }
+    Syncline::Error::no_more('set_optimizer', @options);    # an object has its options
     $self->use_optimizer($optimizer, 0);
     $self->{optimizer}->forget($self) if $self->{optimizer};
     $self->{optimizer} = $optimizer;
@@ -99,14 +101,16 @@ sub use_optimizer {
 sub optimizer { $_[0]{optimizer} }
 
 sub set_learning_rate {
-    my ($self, $rate) = @_;
+    my ($self, $rate, @more) = @_;
+    Syncline::Error::no_more('set_learning_rate', @more);
     Syncline::Error::argument('a learning rate is ' . Syncline::Array::shown($rate) . ', and must be a number') unless defined $rate && looks_like_number($rate);
     Syncline::FFI::check(Syncline::FFI::kv_set_learning_rate($self->{handle}, $rate));
     return;
 }
 
 sub set_gradient_compression {
-    my ($self, $words) = @_;
+    my ($self, $words, @more) = @_;
+    Syncline::Error::no_more('set_gradient_compression', @more);
     Syncline::Error::argument('set_gradient_compression takes a hash, such as { type => "2bit", threshold => 0.5 }') unless ref $words eq 'HASH';
     my @texts = map { Syncline::KVStore::Arrays::encoded($_, 'a word') } map { ($_, $words->{$_} // '') } sort CORE::keys %$words;
     Syncline::FFI::check(Syncline::FFI::kv_compress($self->{handle}, join('', map { pack 'p', $_ } @texts), @texts / 2));
@@ -122,7 +126,8 @@ sub save_optimizer_states {
 }
 
 sub load_optimizer_states {
-    my ($self, $path) = @_;
+    my ($self, $path, @more) = @_;
+    Syncline::Error::no_more('load_optimizer_states', @more);
     Syncline::FFI::check(Syncline::FFI::kv_load($self->{handle}, path($path)));
     return;
 }

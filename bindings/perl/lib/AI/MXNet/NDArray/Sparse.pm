@@ -15,7 +15,8 @@ our $VERSION = '0.1.0';
 sub zeros {
     my (undef, $stype, $shape, @rest) = @_;
     Syncline::Error::argument('storage ' . Syncline::Array::shown($stype) . ' is not row_sparse') unless defined $stype && !ref $stype && $stype eq 'row_sparse';
-    my ($ctx, $dtype) = AI::MXNet::NDArray::settings(@rest);
+    my ($ctx, $dtype, $given) = AI::MXNet::NDArray::settings(@rest);
+    Syncline::Error::argument("storage row_sparse, and stype => '$given'") if { @rest % 2 ? (ctx => @rest) : @rest }->{stype} && $given ne 'row_sparse';
     my $rows = Syncline::RowSparse->zeros(AI::MXNet::NDArray::checked_shape($shape), dtype => $dtype // 'float32');
     return AI::MXNet::NDArray::RowSparse->around($rows, $ctx);
 }
@@ -27,7 +28,10 @@ sub row_sparse_array {
     my %options = @rest;
     my $shape = delete $options{shape};
     my ($ctx, $dtype) = AI::MXNet::NDArray::settings(%options);
-    return AI::MXNet::NDArray::RowSparse->from($parts) if AI::MXNet::NDArray::is($parts);
+    if (AI::MXNet::NDArray::is($parts)) {
+        Syncline::Error::argument('row_sparse_array of an array takes its shape, context and dtype') if defined $shape || %options;
+        return AI::MXNet::NDArray::RowSparse->from($parts);
+    }
     Syncline::Error::argument('row_sparse_array takes [data, indices], and shape =>') unless ref $parts eq 'ARRAY' && @$parts == 2 && defined $shape;
     my ($data, $indices) = map { AI::MXNet::NDArray::is($_) ? $_->dense : $_ } @$parts;
     my $rows = Syncline::RowSparse->new($indices, $data, AI::MXNet::NDArray::checked_shape($shape), dtype => $dtype // 'float32');
