@@ -191,7 +191,7 @@ mod tests {
             counted
         };
         assert_eq!([1, 1, 3, 2, 3].map(agree), [true, true, true, false, true]);
-        [&shared, &own].map(|word| Count(word).set(4, MOST - 1));
+        [&shared, &own].into_iter().for_each(|word| Count(word).set(4, MOST - 1));
         assert_eq!([4, 4, 4].map(agree), [true; 3]);
     }
 
