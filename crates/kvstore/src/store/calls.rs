@@ -59,6 +59,12 @@ impl KvStore {
                 return table.push_whole(dense.bytes(), None, by).map_err(|error| table.refusal("push", error));
             }
         }
+        self.push_any(pushes, how)
+    }
+
+    /// [`push`](Self::push) of whatever is not one dense array of a table.
+    #[inline(never)]
+    fn push_any(&self, pushes: &[Push<'_>], how: How) -> Result<(), Error> {
         if let [push] = pushes {
             let slot = self.shared.checked_push("push", push, how.compression)?;
             return self.shared.push(slot, push.values, how);
@@ -79,8 +85,17 @@ impl KvStore {
             let slot = self.shared.slot("pull", key)?;
             slot.spec.check("pull", dense.dtype(), dense.shape())?;
             self.shared.before_pull(slot, by)?;
-            return slot.pull(dense.bytes(), self.shared.how(None, by));
+            return match &slot.held {
+                Held::Table(table) if !self.shared.compresses.load(Relaxed) => table.pull(dense.bytes(), None, None, by),
+                _ => slot.pull(dense.bytes(), self.shared.how(None, by)),
+            };
         }
+        self.pull_any(pulls, ignore_sparse, by)
+    }
+
+    /// [`pull`](Self::pull) of whatever is not one dense array.
+    #[inline(never)]
+    fn pull_any(&self, pulls: &mut [Pull<'_, '_>], ignore_sparse: bool, by: Deadline) -> Result<(), Error> {
         if let [pull] = pulls {
             let slot = self.shared.checked_pull("pull", pull, ignore_sparse)?;
             return self.shared.pull(slot, pull.outputs, ignore_sparse, by);
