@@ -7,8 +7,10 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 SOAK_RUNS ?= 200
 # The long runs: processes killed at random moments with many seeds, and simulated clusters with many more.
-SOAK ?= SYNCLINE_KILL_RUNS=$(SOAK_RUNS) SYNCLINE_SIM_SEEDS=$(SOAK_RUNS)000 SOAK_RUNS=$(SOAK_RUNS) MORTAL_EVERY=1 \
-	$(CARGO) nextest run --release --locked --profile soak --run-ignored all -E 'binary(/^(kill|tables_kill|tables_netns|tables_random|collectives_kill|gradients|simulated)/) | test(/(^|::)simulated::/) | test(a_requeued_job) | test(every_number_of_ranks_by_every_plan) | test(k7_a_key_of_more_than_two_gib)'
+SOAK ?= SYNCLINE_KILL_RUNS=$(SOAK_RUNS) SYNCLINE_SIM_SEEDS=$(SOAK_RUNS)000 SOAK_RUNS=$(SOAK_RUNS) \
+	$(CARGO) nextest run --release --locked --profile soak --run-ignored all -E 'binary(/^(kill|tables_kill|tables_netns|tables_random|collectives_kill|simulated)/) | test(/(^|::)simulated::/) | test(a_requeued_job) | test(every_number_of_ranks_by_every_plan) | test(k7_a_key_of_more_than_two_gib)'
+# A process that dies at each of its numbered moments in turn. Release builds have no moments.
+SOAK_MOMENTS ?= MORTAL_EVERY=1 $(CARGO) nextest run --locked --profile soak --package syncline-table -E 'test(/(^|::)mortal::/)'
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint install bench fuzz soak setup clean
@@ -43,6 +45,7 @@ fuzz: ## feed random bytes to every parser, FUZZ_SECONDS each
 
 soak: setup ## the long kill runs, SOAK_RUNS seeds; stores in every layout
 	$(SOAK)
+	$(SOAK_MOMENTS)
 	SYNCLINE_ALL_LAYOUTS=1 .venv/bin/python -m pytest --quiet bindings/python/tests/test_kvstore_jobs.py
 
 setup: ## what test does first: packages, virtual environments, Python package; the demo needs less of it

@@ -244,6 +244,8 @@ def test_a_store_of_ones_own_is_found_by_its_name() -> None:
 
     kv: Any = sl.kvstore.create("TestStore")
     try:
+        with pytest.warns(UserWarning, match="replaces .*TestStore.* 'teststore'"):
+            sl.kvstore.KVStoreBase.register(TestStore)
         out = full(0)
         kv.broadcast(1, full(1), out)
         assert (out == 1).all()

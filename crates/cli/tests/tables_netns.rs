@@ -22,6 +22,7 @@ const STEPS: u64 = 10;
 #[test]
 fn as_a_rank() {
     tables::worker::work_if_asked();
+    #[cfg(debug_assertions)]
     tables::late::die_if_asked();
     tables::slow::measure_if_asked();
     training::train_if_asked();
@@ -128,6 +129,7 @@ fn a_killed_worker_leaves_whole_adds_on_servers_elsewhere() {
     }
 }
 
+#[cfg(debug_assertions)]
 #[test]
 fn an_add_that_counts_is_in_every_part_though_nobody_comes_to_look() {
     if !ready() {

@@ -179,6 +179,13 @@ impl TableKey {
         named(operation, self.table.accepts_adds())
     }
 
+    /// What the caller of `operation` hears of a push that the table refused: the table looks at all that [`ready_to_push`](Self::ready_to_push) does, but
+    /// speaks of itself.
+    #[cold]
+    pub(crate) fn refusal(&self, operation: &str, error: Error) -> Error {
+        self.ready_to_push(operation).err().unwrap_or(error)
+    }
+
     /// Calls on the table, with a turn if there is one.
     #[inline]
     fn in_turn<T>(&self, priority: Option<i32>, call: impl FnOnce(&Table) -> T) -> T {
@@ -195,10 +202,12 @@ impl TableKey {
         }
     }
 
+    #[inline]
     pub(crate) fn push_whole(&self, gradient: &[u8], priority: Option<i32>, by: Deadline) -> Result<(), Error> {
         self.in_turn(priority, |table| table.add(gradient, None, &AddOptions::default(), false, by))
     }
 
+    #[inline]
     pub(crate) fn push_rows(&self, ids: &[i64], values: &[u8], priority: Option<i32>, by: Deadline) -> Result<(), Error> {
         self.in_turn(priority, |table| table.add(values, Some(ids), &AddOptions::default(), false, by))
     }
@@ -207,6 +216,7 @@ impl TableKey {
         self.in_turn(priority, |table| table.add_quantized(&quantizer, words, &AddOptions::default(), false, by))
     }
 
+    #[inline]
     pub(crate) fn pull(&self, out: &mut [u8], code: Option<Quantizer>, priority: Option<i32>, by: Deadline) -> Result<(), Error> {
         self.in_turn(priority, |table| match code {
             Some(code) => table.get_quantized(&code, out, by),
@@ -214,6 +224,7 @@ impl TableKey {
         })
     }
 
+    #[inline]
     pub(crate) fn pull_rows(&self, ids: &[i64], out: &mut [u8], priority: Option<i32>, by: Deadline) -> Result<(), Error> {
         self.in_turn(priority, |table| table.get(out, Some(ids), by))
     }

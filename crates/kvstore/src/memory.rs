@@ -67,13 +67,15 @@ thread_local! {
 }
 
 /// Refuses calls from inside of an updater.
+#[inline]
 pub(crate) fn not_updating(operation: &str) -> Result<(), Error> {
-    if UPDATING.get() {
-        let detail =
-            format!("{operation}: called from inside of an updater, which gets the stored value to change and may not call a store");
-        return Err(Error::Configuration { detail });
-    }
-    Ok(())
+    if UPDATING.get() { Err(called_inside(operation)) } else { Ok(()) }
+}
+
+#[cold]
+fn called_inside(operation: &str) -> Error {
+    let detail = format!("{operation}: called from inside of an updater, which gets the stored value to change and may not call a store");
+    Error::Configuration { detail }
 }
 
 impl Rule {

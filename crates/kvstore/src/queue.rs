@@ -64,6 +64,7 @@ struct Task {
 }
 
 impl Line {
+    #[inline]
     fn is_busy(&self) -> bool {
         self.queued.load(Acquire) > 0 // pairs with the release when a task has ended
     }
@@ -100,10 +101,13 @@ impl Queue {
     }
 
     /// Returns when no call of `line` is queued or running.
+    #[inline]
     pub(crate) fn pass(&self, line: &Line, operation: &str, by: Deadline) -> Result<(), Error> {
-        if !line.is_busy() {
-            return Ok(());
-        }
+        if line.is_busy() { self.wait_for(line, operation, by) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn wait_for(&self, line: &Line, operation: &str, by: Deadline) -> Result<(), Error> {
         let mut state = self.state();
         while line.is_busy() {
             state = self.wait(state, operation, by)?;

@@ -19,20 +19,34 @@ const LEVELS: usize = 32;
 
 type Cells = Box<[OnceLock<Arc<Slot>>]>;
 
-#[derive(Default)]
 pub(crate) struct Register {
+    /// Level 0, where nearly every key is found.
+    first: [OnceLock<Arc<Slot>>; FIRST],
+    /// Level 1 and those after it.
     levels: [OnceLock<Cells>; LEVELS],
+}
+
+impl Default for Register {
+    fn default() -> Register {
+        Register { first: [const { OnceLock::new() }; FIRST], levels: [const { OnceLock::new() }; LEVELS] }
+    }
 }
 
 impl Register {
     /// The key's slot.
-    #[inline]
+    #[inline(always)] // Every call begins with it, and waits for what it finds.
     pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Slot>> {
         let hash = hash_of(key);
-        for (level, cells) in self.levels.iter().enumerate() {
+        let slot = self.first[place(hash, 0, FIRST)].get()?;
+        if is_same(&slot.spec.key, key) { Some(slot) } else { self.get_further(hash, key) }
+    }
+
+    #[cold]
+    fn get_further(&self, hash: u64, key: &Key) -> Option<&Arc<Slot>> {
+        for (level, cells) in (1..).zip(&self.levels) {
             let cells = cells.get()?;
             let slot = cells[place(hash, level, cells.len())].get()?;
-            if slot.spec.key == *key {
+            if is_same(&slot.spec.key, key) {
                 return Some(slot);
             }
         }
@@ -43,19 +57,21 @@ impl Register {
     pub(crate) fn insert(&self, slot: Arc<Slot>) {
         let hash = hash_of(&slot.spec.key);
         let mut slot = Some(slot);
-        for (level, cells) in self.levels.iter().enumerate() {
-            let cells = cells.get_or_init(|| (0..FIRST << level).map(|_| OnceLock::new()).collect());
-            cells[place(hash, level, cells.len())].get_or_init(|| slot.take().expect("set once"));
+        self.first[place(hash, 0, FIRST)].get_or_init(|| slot.take().expect("set once"));
+        for (level, cells) in (1..).zip(&self.levels) {
             if slot.is_none() {
                 return;
             }
+            let cells = cells.get_or_init(|| (0..FIRST << level).map(|_| OnceLock::new()).collect());
+            cells[place(hash, level, cells.len())].get_or_init(|| slot.take().expect("set once"));
         }
-        unreachable!("every level has twice the cells of the one before");
+        assert!(slot.is_none(), "every level has twice the cells of the one before");
     }
 
     /// All slots, in no order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Arc<Slot>> {
-        self.levels.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get)
+        let further = self.levels.iter().filter_map(OnceLock::get).flatten();
+        self.first.iter().chain(further).filter_map(OnceLock::get)
     }
 }
 
@@ -63,6 +79,26 @@ impl Register {
 #[inline]
 fn place(hash: u64, level: usize, cells: usize) -> usize {
     hash.rotate_right(7 * level as u32) as usize & (cells - 1)
+}
+
+/// Whether two keys are one. Names word by word, as they are hashed: a call that compares memory costs more than the few there are.
+#[inline]
+fn is_same(one: &Key, other: &Key) -> bool {
+    let (one, other) = match (one, other) {
+        (Key::Int(one), Key::Int(other)) => return one == other,
+        (Key::Name(one), Key::Name(other)) => (one.as_bytes(), other.as_bytes()),
+        _ => return false,
+    };
+    if one.len() != other.len() {
+        return false;
+    }
+    match (one.last_chunk::<8>(), other.last_chunk::<8>()) {
+        (Some(last), Some(other_last)) => {
+            last == other_last && one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0).all(|(one, other)| one == other)
+        }
+        _ if one.len() >= 4 => halves(one) == halves(other),
+        _ => one.iter().zip(other).all(|(one, other)| one == other),
+    }
 }
 
 /// Eight bytes at a time, of a name the last ones perhaps twice: every call comes here, and a copy of a few bytes would cost more than all the rest.
@@ -132,8 +168,10 @@ mod tests {
         for length in 0..40 {
             let name = "n".repeat(length);
             let mut seen = HashSet::from([hash_of(&Key::from(&*name))]);
+            assert!(is_same(&Key::from(&*name), &Key::from(&*name)) && !is_same(&Key::from(&*name), &Key::from(&*format!("{name}n"))));
             for at in 0..length {
                 let other: String = name.char_indices().map(|(place, letter)| if place == at { 'x' } else { letter }).collect();
+                assert!(!is_same(&Key::from(&*name), &Key::from(&*other)), "{other}");
                 assert!(seen.insert(hash_of(&Key::from(&*other))), "{other}");
             }
             assert!(seen.insert(hash_of(&Key::from(&*format!("{name}n")))), "one more than {length}");
@@ -163,6 +201,9 @@ mod tests {
             }
         }
         assert!(keys().iter().all(|key| register.get(key).is_some_and(|slot| slot.spec.key == *key)));
+        assert!(
+            is_same(&Key::from(3), &Key::from(3)) && !is_same(&Key::from(3), &Key::from(4)) && !is_same(&Key::from(3), &Key::from("3"))
+        );
         assert!(register.get(&Key::from(-1)).is_none() && register.get(&Key::from("layer")).is_none());
     }
 }

@@ -104,6 +104,7 @@ impl Slot {
     }
 
     /// Copies the stored value into `out`, which has its size.
+    #[inline]
     pub(crate) fn pull(&self, out: &mut [u8], how: How) -> Result<(), Error> {
         match &self.held {
             Held::Memory { key, .. } => {
@@ -118,6 +119,7 @@ impl Slot {
     }
 
     /// Copies rows, sorted and checked before, into `out`.
+    #[inline]
     pub(crate) fn pull_rows(&self, ids: &[i64], out: &mut [u8], how: How) -> Result<(), Error> {
         match &self.held {
             Held::Memory { key, .. } => {
@@ -146,10 +148,13 @@ impl Slot {
     }
 
     /// The error of an earlier push, once.
+    #[inline]
     pub(crate) fn take_trouble(&self) -> Result<(), Error> {
-        if !self.troubled.load(Acquire) {
-            return Ok(());
-        }
+        if self.troubled.load(Acquire) { self.trouble() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn trouble(&self) -> Result<(), Error> {
         self.troubled.store(false, Release);
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }

@@ -35,6 +35,45 @@ pub(crate) fn walk<W: Real, R: Rule<W>>(level: SimdLevel, rule: R, numbers: Numb
     walk_in_copies(level, rule, Numbers { dtype, weight, grad_dtype, grad, master, states })
 }
 
+/// One step of a rule without states for each number. The rule is lent: a copy of its words, stored a moment ago one by one, could not be loaded together.
+#[inline]
+pub(crate) fn step_each<W: Real, R: Rule<W>>(level: SimdLevel, rule: &R, w: &mut [W], g: &[W]) {
+    level.run_loop(StepEach { rule, w, g });
+}
+
+/// The same for numbers of `old`, written to `new`.
+#[inline]
+pub(crate) fn step_each_from<W: Real, R: Rule<W>>(level: SimdLevel, rule: &R, old: &[W], new: &mut [W], g: &[W]) {
+    level.run_loop(StepEachFrom { rule, old, new, g });
+}
+
+struct StepEach<'a, W, R> {
+    rule: &'a R,
+    w: &'a mut [W],
+    g: &'a [W],
+}
+
+impl<W: Real, R: Rule<W>> Loop for StepEach<'_, W, R> {
+    #[inline(always)]
+    fn run(self) {
+        none(*self.rule, self.w, self.g);
+    }
+}
+
+struct StepEachFrom<'a, W, R> {
+    rule: &'a R,
+    old: &'a [W],
+    new: &'a mut [W],
+    g: &'a [W],
+}
+
+impl<W: Real, R: Rule<W>> Loop for StepEachFrom<'_, W, R> {
+    #[inline(always)]
+    fn run(self) {
+        from(*self.rule, self.old, self.new, self.g);
+    }
+}
+
 /// A second place for new weights.
 #[derive(Debug)]
 pub struct Also<'a> {
@@ -57,7 +96,7 @@ pub(crate) fn walk_from<W: Real, R: Rule<W>>(
     debug_assert_eq!(R::STATES, 0);
     let (Some(old), Some(new), Some(g)) = (typed::<W>(old), typed_mut::<W>(new), typed::<W>(grad)) else { return false };
     match also {
-        None => level.run_loop(WalkFrom { rule, old, new, g }),
+        None => step_each_from(level, &rule, old, new, g),
         Some(also) => combine_into_both(level, Stateless(rule), new, also.bytes, also.past_cache, old, g),
     }
     true
@@ -138,20 +177,6 @@ impl<W: Real, R: Rule<W>> Loop for Walk<'_, W, R> {
             2 => two(rule, w, g, a, b),
             _ => three(rule, w, g, a, b, c),
         }
-    }
-}
-
-struct WalkFrom<'a, W, R> {
-    rule: R,
-    old: &'a [W],
-    new: &'a mut [W],
-    g: &'a [W],
-}
-
-impl<W: Real, R: Rule<W>> Loop for WalkFrom<'_, W, R> {
-    #[inline(always)]
-    fn run(self) {
-        from(self.rule, self.old, self.new, self.g);
     }
 }
 

@@ -12,7 +12,7 @@ use syncline_tensor::kernels::quantize::Quantizer;
 
 use crate::caretaker::Caretaker;
 use crate::fetching::Fetching;
-use crate::gradient::Gradient;
+use crate::gradient::{Gradient, Habits};
 use crate::keys::{KeyShare, Pairs};
 use crate::share::{LocalShare, Selection, Share};
 use crate::spread::{Code, Manner, Spread};
@@ -58,6 +58,14 @@ impl Way {
     }
 }
 
+/// What one thread at a time has in hand: whoever adds.
+#[derive(Default)]
+struct Adds {
+    made: u64,
+    /// Of a gradient table.
+    habits: Habits,
+}
+
 pub(crate) struct Inner {
     pub(crate) number: u32,
     pub(crate) name: String,
@@ -67,7 +75,7 @@ pub(crate) struct Inner {
     pub(crate) way: Way,
     pub(crate) vigil: Vigil,
     /// Adds this worker has made.
-    adds: Mutex<u64>,
+    adds: Mutex<Adds>,
     caretaker: Arc<Caretaker>,
     noted: AtomicBool,
     /// Gets in the background, which in sync mode must have read before the next add counts.
@@ -101,7 +109,7 @@ impl Inner {
             worker,
             way,
             vigil,
-            adds: Mutex::new(0),
+            adds: Mutex::default(),
             caretaker,
             noted: AtomicBool::new(false),
             gradient,
@@ -109,13 +117,13 @@ impl Inner {
     }
 
     /// This worker's count of adds, which also orders them: one thread at a time.
-    fn adds(&self) -> MutexGuard<'_, u64> {
+    fn adds(&self) -> MutexGuard<'_, Adds> {
         self.adds.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The same for a caller with a deadline: another thread may hold it while its add waits for others.
     #[inline(always)] // Every call on a table begins with it.
-    fn adds_by(&self, what: &str, by: Deadline) -> Result<MutexGuard<'_, u64>, Error> {
+    fn adds_by(&self, what: &str, by: Deadline) -> Result<MutexGuard<'_, Adds>, Error> {
         match self.adds.try_lock() {
             Ok(adds) => Ok(adds),
             Err(_) => self.adds_later(what, by),
@@ -123,7 +131,7 @@ impl Inner {
     }
 
     #[cold]
-    fn adds_later(&self, what: &str, by: Deadline) -> Result<MutexGuard<'_, u64>, Error> {
+    fn adds_later(&self, what: &str, by: Deadline) -> Result<MutexGuard<'_, Adds>, Error> {
         loop {
             match self.adds.try_lock() {
                 Ok(adds) => return Ok(adds),
@@ -185,7 +193,7 @@ impl Inner {
     pub(crate) fn settle(&self, by: Deadline) -> Result<(), Error> {
         match &self.way {
             Way::Here(share) => {
-                let adds = *self.adds();
+                let adds = self.adds().made;
                 share.settle(self.worker, adds, by)
             }
             Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
@@ -317,24 +325,30 @@ impl Inner {
         match &self.way {
             Way::Here(share) => {
                 let mut adds = self.adds_by("add", by)?;
-                let sequence = *adds + 1;
+                let sequence = adds.made + 1;
                 if let Some(lent) = share.lendable(rows, delta) {
                     share.publish_lent(self.worker, sequence, options, lent, by)?;
-                    *adds = sequence;
+                    adds.made = sequence;
                     drop(adds);
                     return share.applied_by(self.worker, sequence, delta, || share.settle_adds(self.worker, sequence, by));
                 }
-                if !share.add_alone(rows, options, delta, by)? && !share.add_directly(self.worker, sequence, rows, options, delta, by)? {
+                let done = match &self.gradient {
+                    Some(_) => share.step_now(&mut adds.habits, (self.worker, sequence), rows, delta, by)?,
+                    None => {
+                        share.add_alone(rows, options, delta, by)? || share.add_directly(self.worker, sequence, rows, options, delta, by)?
+                    }
+                };
+                if !done {
                     let mut fill = |room: &mut [u8]| {
                         share.copy_delta(room, delta);
                         Ok(())
                     };
                     share.stage_add(self.worker, sequence, rows, options, &mut fill, by)?;
                     let applied = share.publish_add(self.worker, sequence, by);
-                    *adds = sequence; // It counts from here on, also when it could not be applied at once.
+                    adds.made = sequence; // It counts from here on, also when it could not be applied at once.
                     applied?;
                 }
-                *adds = sequence;
+                adds.made = sequence;
                 drop(adds);
                 if wait {
                     share.settle_adds(self.worker, sequence, by)?;
@@ -392,10 +406,10 @@ impl Inner {
             Way::Spread(spread) | Way::Keys { spread, .. } => return spread.add_in(manner, words, None, options, wait, by),
         };
         let mut adds = self.adds_by("add", by)?;
-        let sequence = *adds + 1;
+        let sequence = adds.made + 1;
         share.stage_add(self.worker, sequence, Selection::All, options, &mut |room| code.decode(words, room), by)?;
         let applied = share.publish_add(self.worker, sequence, by);
-        *adds = sequence; // It counts from here on, also when it could not be applied at once.
+        adds.made = sequence; // It counts from here on, also when it could not be applied at once.
         applied?;
         drop(adds);
         if wait {
@@ -503,7 +517,7 @@ impl Table {
 
     /// Fetches the whole table, or one row per id of `rows` in their order, into `out`.
     pub fn get(&self, out: &mut [u8], rows: Option<&[i64]>, by: Deadline) -> Result<(), Error> {
-        let own_adds = *self.inner.adds_by("get", by)?;
+        let own_adds = self.inner.adds_by("get", by)?.made;
         self.inner.get(out, rows, own_adds, self.priority, by)
     }
 
@@ -525,9 +539,9 @@ impl Table {
         {
             let options = &inner.options(options)?;
             let mut adds = inner.adds_by("add_get", by)?;
-            let sequence = *adds + 1;
+            let sequence = adds.made + 1;
             share.publish_lent(inner.worker, sequence, options, lent, by)?;
-            *adds = sequence;
+            adds.made = sequence;
             drop(adds);
             return share.applied_by(inner.worker, sequence, delta, || share.get(inner.worker, sequence, Selection::All, out, by));
         }
@@ -541,7 +555,7 @@ impl Table {
         let cols = inner.spec.row_bytes();
         let bytes = rows.as_ref().map_or(inner.spec.bytes(), |rows| rows.len() * cols);
         inner.selection("get", bytes, rows.as_deref())?;
-        let own_adds = *inner.adds();
+        let own_adds = inner.adds().made;
         let priority = self.priority;
         self.inner.fetching.begin(move || {
             let mut out = vec![0; bytes];
@@ -559,7 +573,7 @@ impl Table {
                 detail: format!("{}: only a matrix knows its changed rows", self.inner.operation("get_changed")),
             });
         }
-        let own_adds = *self.inner.adds_by("get_changed", by)?;
+        let own_adds = self.inner.adds_by("get_changed", by)?.made;
         let (ids, rows) = match &self.inner.way {
             Way::Here(share) => share.read_changed(self.inner.worker, own_adds, None, by)?,
             Way::Spread(spread) | Way::Keys { spread, .. } => return spread.get_changed(out, by),
@@ -598,7 +612,7 @@ impl Table {
             Way::Spread(spread) | Way::Keys { spread, .. } => return spread.clocks(by),
         };
         let mine = &mut clocks[self.inner.worker as usize];
-        *mine = (*mine).max(*self.inner.adds_by("clocks", by)?);
+        *mine = (*mine).max(self.inner.adds_by("clocks", by)?.made);
         Ok(clocks)
     }
 }

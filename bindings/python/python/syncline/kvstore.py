@@ -12,6 +12,7 @@ alone if nobody started one. Nothing is sent but data: an optimizer is a descrip
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -37,8 +38,12 @@ class KVStoreBase:
 
     @staticmethod
     def register(klass: type[_Class]) -> type[_Class]:
-        """Makes a class known to :func:`create`; usable as a decorator. A class of the same name is replaced."""
-        KVStoreBase.kv_registry[klass.__name__.lower()] = klass
+        """Makes a class known to :func:`create`; usable as a decorator. A class of the same name is replaced, with a warning."""
+        name = klass.__name__.lower()
+        before = KVStoreBase.kv_registry.get(name)
+        if before is not None:
+            warnings.warn(f"kvstore: {klass!r} replaces {before!r}, which was registered as {name!r}", stacklevel=2)
+        KVStoreBase.kv_registry[name] = klass
         return klass
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> Any:

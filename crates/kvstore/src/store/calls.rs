@@ -49,6 +49,22 @@ impl KvStore {
     pub fn push(&self, pushes: &[Push<'_>], by: Deadline) -> Result<(), Error> {
         not_updating("push")?;
         let how = self.shared.how(None, by);
+        if let [Push { key, values: [Value::Dense(dense)] }] = pushes
+            && how.compression.is_none()
+        {
+            let slot = self.shared.slot("push", key)?;
+            slot.spec.check("push", dense.dtype(), dense.shape())?;
+            if let Held::Table(table) = &slot.held {
+                self.shared.queue.pass(&slot.line, "push", by)?;
+                return table.push_whole(dense.bytes(), None, by).map_err(|error| table.refusal("push", error));
+            }
+        }
+        self.push_any(pushes, how)
+    }
+
+    /// [`push`](Self::push) of whatever is not one dense array of a table.
+    #[inline(never)]
+    fn push_any(&self, pushes: &[Push<'_>], how: How) -> Result<(), Error> {
         if let [push] = pushes {
             let slot = self.shared.checked_push("push", push, how.compression)?;
             return self.shared.push(slot, push.values, how);
@@ -65,6 +81,21 @@ impl KvStore {
     /// distributed one refuses.
     pub fn pull(&self, pulls: &mut [Pull<'_, '_>], ignore_sparse: bool, by: Deadline) -> Result<(), Error> {
         not_updating("pull")?;
+        if let [Pull { key, outputs: [Output::Dense(dense)] }] = pulls {
+            let slot = self.shared.slot("pull", key)?;
+            slot.spec.check("pull", dense.dtype(), dense.shape())?;
+            self.shared.before_pull(slot, by)?;
+            return match &slot.held {
+                Held::Table(table) if !self.shared.compresses.load(Relaxed) => table.pull(dense.bytes(), None, None, by),
+                _ => slot.pull(dense.bytes(), self.shared.how(None, by)),
+            };
+        }
+        self.pull_any(pulls, ignore_sparse, by)
+    }
+
+    /// [`pull`](Self::pull) of whatever is not one dense array.
+    #[inline(never)]
+    fn pull_any(&self, pulls: &mut [Pull<'_, '_>], ignore_sparse: bool, by: Deadline) -> Result<(), Error> {
         if let [pull] = pulls {
             let slot = self.shared.checked_pull("pull", pull, ignore_sparse)?;
             return self.shared.pull(slot, pull.outputs, ignore_sparse, by);
@@ -169,9 +200,8 @@ impl KvStore {
             && slot.spec.sparse
             && let Held::Table(table) = &slot.held
         {
-            slot.ready_to_push(WHAT)?;
             shared.queue.pass(&slot.line, WHAT, by)?;
-            return table.push_rows(ids, rows.bytes(), None, by);
+            return table.push_rows(ids, rows.bytes(), None, by).map_err(|error| table.refusal(WHAT, error));
         }
         let rows = RowSparse::new(slot.spec.dtype, slot.spec.shape.dims(), ids.to_vec(), rows.bytes().to_vec())?;
         self.push(&[Push { key, values: &[Value::RowSparse(&rows)] }], by)
@@ -345,13 +375,9 @@ impl Shared {
         slot.take_trouble()
     }
 
-    #[inline]
     fn pull(&self, slot: &Slot, outputs: &mut [Output<'_>], ignore_sparse: bool, by: Deadline) -> Result<(), Error> {
         self.before_pull(slot, by)?;
         let how = self.how(None, by);
-        if let [Output::Dense(dense)] = outputs {
-            return slot.pull(dense.bytes(), how);
-        }
         let first = outputs.iter().position(|output| matches!(output, Output::Dense(_)));
         if let Some(first) = first {
             let (head, rest) = outputs[first..].split_first_mut().expect("it is there");
@@ -388,6 +414,7 @@ impl Shared {
         self.pull_now(slot, None, by)
     }
 
+    #[inline]
     pub(super) fn how(&self, priority: Option<i32>, by: Deadline) -> How {
         How { compression: self.compression(), priority, by }
     }

@@ -210,6 +210,7 @@ impl Shared {
         self.making.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline]
     fn compression(&self) -> Option<Compression> {
         if !self.compresses.load(Relaxed) {
             return None;

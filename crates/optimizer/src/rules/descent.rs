@@ -3,16 +3,17 @@
 use super::{Common, Gradient, Rule, Scaled, States};
 use crate::real::Real;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Sgd<W, const CLIPS: bool> {
-    decay: W,
+    /// What a weight loses to its decay, as a factor below zero: a product's sign costs nothing, turning it around for each number does.
+    growth: W,
     step: Scaled<W, CLIPS>,
 }
 
 impl<W: Real, const CLIPS: bool> Sgd<W, CLIPS> {
     pub(crate) fn new(common: &Common) -> Sgd<W, CLIPS> {
         let lr = W::of(common.lr);
-        Sgd { decay: lr * W::of(common.wd), step: Scaled::new(common, lr) }
+        Sgd { growth: -(lr * W::of(common.wd)), step: Scaled::new(common, lr) }
     }
 }
 
@@ -20,12 +21,12 @@ impl<W: Real, const CLIPS: bool> Rule<W> for Sgd<W, CLIPS> {
     const STATES: usize = 0;
     #[inline(always)]
     fn apply(self, w: W, g: W, states: States<W>) -> (W, States<W>) {
-        (w + (-(self.decay * w) - self.step.of(g)), states)
+        (w + (self.growth * w - self.step.of(g)), states)
     }
 }
 
 /// Plain descent as MXNet has it for rows and for NAG without momentum: the decay is one factor.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SgdKept<W, const CLIPS: bool> {
     kept: W,
     step: Scaled<W, CLIPS>,

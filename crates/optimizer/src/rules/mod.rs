@@ -69,7 +69,7 @@ impl<W: Real> Gradient<W> {
 /// A gradient times a factor. MXNet multiplies factor and scale first where nothing is clipped, and the gradient then.
 ///
 /// Whether anything is clipped is known once per step and not asked for each number: the loop without it has half as many instructions.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Scaled<W, const CLIPS: bool> {
     before: W,
     bound: W,

@@ -7,6 +7,7 @@
 //! A block may be any part of the array: what becomes of a number depends on the number and on its place, never on the block it came in.
 
 mod measure;
+mod plain;
 mod resolve;
 
 use std::ops::Range;
@@ -22,6 +23,7 @@ use crate::optimizer::wide;
 use crate::real::Real;
 use crate::rules::{self, Common, Rule};
 use crate::walk::{Also, CHUNK, Numbers, bytes_of, walk, walk_from};
+use plain::Plain;
 pub(crate) use resolve::resolve;
 
 /// The master copy, and the states of an expression or the three of any other method.
@@ -37,6 +39,8 @@ pub struct Step {
     common: Common,
     kernel: Kernel,
     needs_norms: bool,
+    /// The rule, made once for all numbers, where it is one that most small steps are.
+    plain: Option<Plain>,
 }
 
 /// Which rule, with the numbers that only it has.
@@ -127,7 +131,16 @@ impl Step {
 
     /// [`apply`](Self::apply) at a given level of instructions: the bits are the same.
     #[inline]
-    pub fn apply_at(&self, level: SimdLevel, block: Block<'_, '_>) -> Result<(), OptimizerError> {
+    pub fn apply_at(&self, level: SimdLevel, mut block: Block<'_, '_>) -> Result<(), OptimizerError> {
+        if let Some(plain) = &self.plain
+            && plain.apply(level, &mut block)
+        {
+            return Ok(());
+        }
+        self.apply_any(level, block)
+    }
+
+    fn apply_any(&self, level: SimdLevel, block: Block<'_, '_>) -> Result<(), OptimizerError> {
         let count = self.check(&block)?;
         self.check_len("the gradient", count * block.grad_dtype.size(), block.grad.len())?;
         self.run(level, block)
@@ -138,7 +151,16 @@ impl Step {
     /// # Errors
     /// As [`apply`](Self::apply).
     #[inline]
-    pub fn apply_from(&self, old: &[u8], block: Block<'_, '_>, mut also: Option<Also<'_>>) -> Result<(), OptimizerError> {
+    pub fn apply_from(&self, old: &[u8], mut block: Block<'_, '_>, also: Option<Also<'_>>) -> Result<(), OptimizerError> {
+        if let (Some(plain), None) = (&self.plain, &also)
+            && plain.apply_from(simd_level(), old, &mut block)
+        {
+            return Ok(());
+        }
+        self.apply_any_from(old, block, also)
+    }
+
+    fn apply_any_from(&self, old: &[u8], block: Block<'_, '_>, mut also: Option<Also<'_>>) -> Result<(), OptimizerError> {
         let (level, count) = (simd_level(), self.check(&block)?);
         self.check_len("the gradient", count * block.grad_dtype.size(), block.grad.len())?;
         self.check_len("the old weight", block.weight.len(), old.len())?;
@@ -228,7 +250,8 @@ impl Step {
             Kernel::Adam { beta1, beta2, epsilon } if !self.lazy => Kernel::AdamOfRows { beta1, beta2, epsilon },
             _ => self.kernel.clone(),
         };
-        Step { kernel, ..self.clone() }
+        let plain = Plain::of(&kernel, &self.common);
+        Step { kernel, plain, ..self.clone() }
     }
 
     /// A part of a block with a gradient of its own.

@@ -1,6 +1,6 @@
 //! From an optimizer's settings to the numbers of one step.
 
-use super::{Kernel, Step};
+use super::{Kernel, Plain, Step};
 use crate::noise::Noise;
 use crate::rules::Common;
 use crate::{Key, Method, Optimizer};
@@ -80,5 +80,6 @@ pub(crate) fn resolve(
     };
     let lanes = optimizer.states();
     let (name, master, lazy) = (optimizer.method.name(), settings.multi_precision, optimizer.method.is_lazy());
-    Step { name, lanes, master, lazy, common, kernel, needs_norms }
+    let plain = Plain::of(&kernel, &common);
+    Step { name, lanes, master, lazy, common, kernel, needs_norms, plain }
 }

@@ -7,76 +7,56 @@ use syncline_optimizer::Block;
 use syncline_shm::store::{Hand, Hold};
 use syncline_tensor::kernels::cast;
 
-use super::Resolved;
+use super::counts::Counter;
+use super::repeats::{Place, Repeats};
 use super::sums::{Numbers, Room};
+use super::{Habits, Resolved};
 use crate::share::{LocalShare, Selection};
 
 /// How many rows ahead one is asked for.
 const AHEAD: usize = 8;
 
-/// Whether an id stands twice. Quicker than sorting them, after which rows would be taken from all over the delta.
-fn has_repeats(ids: &[i64]) -> bool {
-    if ids.is_sorted_by(|one, next| one < next) {
-        return false;
-    }
-    let cells = (4 * ids.len()).next_power_of_two();
-    let mut seen = vec![0i64; cells]; // Ids plus one; zero is a free cell.
-    for id in ids {
-        let mut at = ((*id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (cells - 1);
-        while seen[at] != 0 {
-            if seen[at] == id + 1 {
-                return true;
-            }
-            at = (at + 1) & (cells - 1);
-        }
-        seen[at] = id + 1;
-    }
-    false
-}
-
 impl LocalShare {
     /// Makes the step of one add. False, and nothing done, when it needs more than one pass.
-    pub(crate) fn step_alone(&self, rows: Selection<'_>, delta: &[u8], by: Deadline) -> Result<bool, Error> {
-        if self.has_unapplied(0) || self.store.header().epoch().get() != 0 {
-            return Ok(false);
-        }
+    #[inline]
+    pub(super) fn step_alone(&self, habits: &mut Habits, rows: Selection<'_>, delta: &[u8], by: Deadline) -> Result<bool, Error> {
         self.enter("add")?;
         if let Selection::Rows(ids) = rows {
+            if ids.len() > Repeats::MOST {
+                return Ok(false);
+            }
             self.check_rows("add", ids)?;
         }
-        self.gradient().with_step_now(self.store.header().count(), rows, |resolved| {
-            let mut hand = self.hand();
+        let Habits { steady, repeats } = habits;
+        let mut hand = self.hand();
+        // Whoever writes the count has the count of the worker's adds in hand, or the hand.
+        let count = Counter { word: self.store.header().count(), alone: true };
+        self.gradient().with_step_now(steady, count, rows, |resolved| {
             match rows {
-                Selection::All => self.step_in_place(&mut hand, resolved, 0..self.store.layout().elements, (self.dtype, delta), by),
-                Selection::Rows(ids) if !has_repeats(ids) => self.step_rows_in_place(&mut hand, resolved, ids, |row| row, delta, by),
-                Selection::Rows(ids) => {
-                    let mut order = vec![0; 2 * ids.len()];
-                    self.in_order(ids, &mut order);
-                    let (sorted, places) = order.split_at(ids.len());
-                    self.step_rows_in_place(&mut hand, resolved, sorted, |row| places[row] as usize, delta, by)
-                }
-            }?;
+                Selection::All => self.step_in_place(&mut hand, resolved, 0..self.store.layout().elements, (self.dtype, delta), by)?,
+                Selection::Rows(ids) => self.step_rows_in_place(&mut hand, resolved, ids, repeats, delta, by)?,
+            }
             let outbox = &self.outboxes[0];
             outbox.pass(outbox.published() + 1); // Others of its adds may go through the outbox.
             Ok(())
         })
     }
 
-    /// Rows of which those with one id stand together; `place` tells which row of the delta belongs to each.
+    /// Each row once, where it stands first, with the sum of all that have its id.
     fn step_rows_in_place(
         &self,
         hand: &mut Hand,
         resolved: &Resolved,
         ids: &[i64],
-        place: impl Fn(usize) -> usize,
+        repeats: &mut Repeats,
         delta: &[u8],
         by: Deadline,
     ) -> Result<(), Error> {
-        let row_bytes = self.cols as usize * self.dtype.size();
         let elements = |id: i64| {
             let first = (id as u64 - self.place.rows.start) * self.cols;
             first..first + self.cols
         };
+        let mut repeats = repeats.find(ids);
         let mut room = Room::default();
         let mut row = 0;
         while row < ids.len() {
@@ -89,21 +69,36 @@ impl LocalShare {
                 if let Some(ahead) = ids.get(row + AHEAD) {
                     resolved.rule.touched.iter().for_each(|lane| self.store.prefetch(*lane, elements(*ahead), true));
                 }
-                let same = 1 + ids[row + 1..].iter().take_while(|id| **id == ids[row]).count();
-                let grads = (row..row + same).map(|row| &delta[place(row) * row_bytes..][..row_bytes]);
-                self.step_held(&mut hold, resolved, elements(ids[row]), room.sum_of(self.dtype, grads));
-                row += same;
+                if let Some(grad) = self.gradient_of_row(row, repeats.at(row), delta, &mut room) {
+                    self.step_held(&mut hold, resolved, elements(ids[row]), grad);
+                }
+                row += 1;
             }
             drop(hold);
             // One that lies across stripes.
             if let Some(id) = ids.get(row).filter(|id| is_held(**id)) {
-                let same = ids[row..].iter().take_while(|other| *other == id).count();
-                let grads = (row..row + same).map(|row| &delta[place(row) * row_bytes..][..row_bytes]);
-                self.step_in_place(hand, resolved, elements(*id), room.sum_of(self.dtype, grads), by)?;
-                row += same;
+                if let Some(grad) = self.gradient_of_row(row, repeats.at(row), delta, &mut room) {
+                    self.step_in_place(hand, resolved, elements(*id), grad, by)?;
+                }
+                row += 1;
             }
         }
         Ok(())
+    }
+
+    /// The sum of all rows of a delta that have this one's id; nothing for one that an earlier row has brought along.
+    #[inline]
+    fn gradient_of_row<'a>(&self, row: usize, place: Place<'_>, delta: &'a [u8], room: &'a mut Room) -> Option<Numbers<'a>> {
+        let row_bytes = self.cols as usize * self.dtype.size();
+        let grad = |row: usize| &delta[row * row_bytes..][..row_bytes];
+        match place {
+            Place::Once => Some((self.dtype, grad(row))),
+            Place::First(again) => {
+                let rows = std::iter::once(row).chain(again.iter().map(|pair| pair.later as usize));
+                Some(room.sum_of(self.dtype, rows.map(grad)))
+            }
+            Place::Later => None,
+        }
     }
 
     /// Elements that may lie in several stripes.
@@ -147,19 +142,5 @@ impl LocalShare {
             [_] => apply(hold.contents_mut(0, elements), &mut []),
             ref lanes => hold.change_in_place(elements, lanes, apply),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repeated_ids_are_found_and_only_those() {
-        assert!(!has_repeats(&[]) && !has_repeats(&[7]) && !has_repeats(&[0, 5, 9]) && !has_repeats(&[9, 0, 5]));
-        assert!(has_repeats(&[5, 5]) && has_repeats(&[9, 0, 5, 0]) && has_repeats(&[0, 1, 0]));
-        let shuffled: Vec<i64> = (0..5000).map(|number| number * 7919 % 5000 * 4096).collect();
-        assert!(!has_repeats(&shuffled));
-        assert!((0..5000).step_by(631).all(|at| has_repeats(&[&shuffled[..], &shuffled[at..=at]].concat())));
     }
 }

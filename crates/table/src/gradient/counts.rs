@@ -35,6 +35,16 @@ impl Count<'_> {
         }
     }
 
+    /// The same where nobody else counts.
+    fn next_alone(&self, generation: u32) -> bool {
+        let (current, count) = split(self.0.get());
+        if current != generation || count == MOST {
+            return self.next(generation).is_some();
+        }
+        self.0.set(join(generation, count + 1));
+        true
+    }
+
     /// Makes it at least `count` and returns what it says then.
     pub(super) fn raise(&self, generation: u32, count: u64) -> u64 {
         loop {
@@ -58,6 +68,23 @@ impl Count<'_> {
     /// Makes it say so.
     pub(super) fn set(&self, generation: u32, count: u64) {
         self.0.set(join(generation, count));
+    }
+}
+
+/// Counts the adds of a share.
+#[derive(Clone, Copy)]
+pub(super) struct Counter<'a> {
+    pub(super) word: &'a AtomicWord,
+    /// Nobody else writes the word meanwhile.
+    pub(super) alone: bool,
+}
+
+impl Counter<'_> {
+    /// Counts one up; false when the word has come to a newer generation.
+    #[inline]
+    pub(super) fn next(self, generation: u32) -> bool {
+        let count = Count(self.word);
+        if self.alone { count.next_alone(generation) } else { count.next(generation).is_some() }
     }
 }
 
@@ -152,6 +179,20 @@ mod tests {
         count.set(4, MOST);
         assert_eq!((count.next(4), count.next(4)), (Some(MOST + 1), Some(MOST + 1)), "it stays where it ends");
         assert_eq!(count.get(4), MOST);
+    }
+
+    #[test]
+    fn who_is_alone_counts_as_everybody_does() {
+        let (shared, own) = (AtomicWord::default(), AtomicWord::default());
+        let agree = |generation: u32| {
+            let counted = Counter { word: &shared, alone: false }.next(generation);
+            assert_eq!(Counter { word: &own, alone: true }.next(generation), counted);
+            assert_eq!(own.get(), shared.get());
+            counted
+        };
+        assert_eq!([1, 1, 3, 2, 3].map(agree), [true, true, true, false, true]);
+        [&shared, &own].into_iter().for_each(|word| Count(word).set(4, MOST - 1));
+        assert_eq!([4, 4, 4].map(agree), [true; 3]);
     }
 
     #[test]

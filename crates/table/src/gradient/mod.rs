@@ -4,7 +4,9 @@
 mod alone;
 mod counts;
 mod norms;
+mod now;
 mod renewing;
+mod repeats;
 mod resolve;
 mod rounds;
 mod rule;
@@ -17,10 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use syncline_cluster::Error;
 use syncline_optimizer::{Key, KeyState};
-use syncline_shm::bulletin::{Bulletin, Number};
+use syncline_shm::bulletin::Bulletin;
 use syncline_tensor::DType;
 
 pub(crate) use norms::pieces;
+pub(crate) use now::Habits;
 pub(crate) use resolve::Resolved;
 pub(crate) use rounds::RoundStep;
 pub(crate) use rule::{Rule, Series, Then, board, set_rule, to_body};
@@ -58,31 +61,12 @@ pub(crate) struct Gradient {
     last: Mutex<(u32, KeyState)>,
     /// The number of the newest rule that adds were found to agree with.
     agreed: AtomicU64,
-    /// What the newest rule does, where that is the same at every count.
-    steady: Mutex<Option<Steady>>,
-}
-
-/// Steps that need not be worked out anew for each small add.
-struct Steady {
-    number: Number,
-    whole: Arc<Resolved>,
-    rows: Arc<Resolved>,
 }
 
 impl Gradient {
     pub(crate) fn new(board: Bulletin, spec: &Spec, hosts: usize) -> Gradient {
         let (key, dtype, family) = (spec.key(), spec.dtype(), spec.family());
-        Gradient {
-            board,
-            key,
-            dtype,
-            family,
-            hosts,
-            known: Mutex::default(),
-            last: Mutex::default(),
-            agreed: AtomicU64::new(0),
-            steady: Mutex::default(),
-        }
+        Gradient { board, key, dtype, family, hosts, known: Mutex::default(), last: Mutex::default(), agreed: AtomicU64::new(0) }
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Arc<Rule>>> {

@@ -1,21 +1,30 @@
 //! From an entry's stamp to the step it makes: which rule, which number of update, which rate.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, MutexGuard};
 
 use syncline_cluster::Error;
 use syncline_optimizer::{KeyState, Optimizer, Progress, Step};
+use syncline_shm::bulletin::Number;
 use syncline_shm::store::AtomicWord;
 
-use super::counts::{Count, Notes, Stamp};
-use super::{Gradient, Rule, Steady};
+use super::counts::{Count, Counter, Notes, Stamp};
+use super::{Gradient, Rule};
 use crate::share::Selection;
 
 /// What an add or a round does to every block it meets.
+#[derive(Clone)]
 pub(crate) struct Resolved {
     pub(crate) rule: Arc<Rule>,
     /// None: the gradient becomes the value.
     pub(crate) step: Option<Step>,
+}
+
+/// Steps that need not be worked out anew for each small add.
+pub(crate) struct Steady {
+    number: Number,
+    whole: Resolved,
+    rows: Resolved,
 }
 
 impl Resolved {
@@ -50,51 +59,48 @@ impl Gradient {
     /// Counts an async add of these rows and calls `make` with its step. False, and not counted, if it cannot do without an entry: where norms are to be
     /// measured, or rows to be changed that it does not have.
     ///
-    /// A step that is the same every time is lent and not handed out, as small adds are quicker than counting its users. So no add is resolved inside of `make`.
+    /// A step that is the same every time is kept in `steady` and lent from there: small adds are quicker than working it out.
     #[inline]
-    pub(crate) fn with_step_now(
+    pub(super) fn with_step_now(
         &self,
-        count: &AtomicWord,
+        steady: &mut Option<Steady>,
+        count: Counter<'_>,
         rows: Selection<'_>,
         make: impl FnOnce(&Resolved) -> Result<(), Error>,
     ) -> Result<bool, Error> {
         let whole = matches!(rows, Selection::All);
         let newest = self.board.newest();
-        let steady = self.steady();
-        if let Some(steady) = steady.as_ref().filter(|steady| steady.number == newest) {
-            let resolved = if whole { &steady.whole } else { &steady.rows };
+        if let Some(kept) = steady
+            && kept.number == newest
+        {
+            let resolved = if whole { &kept.whole } else { &kept.rows };
             if !whole && !resolved.is_lazy() {
                 return Ok(false);
             }
-            if resolved.step.is_none() || Count(count).next(newest.chapter).is_some() {
+            if resolved.step.is_none() || count.next(newest.chapter) {
                 return make(resolved).map(|()| true);
             }
         }
-        drop(steady);
-        match self.resolve_anew(count, whole)? {
+        match self.resolve_anew(steady, count, whole)? {
             Some(resolved) => make(&resolved).map(|()| true),
             None => Ok(false),
         }
     }
 
-    fn resolve_anew(&self, count: &AtomicWord, whole: bool) -> Result<Option<Arc<Resolved>>, Error> {
+    #[cold]
+    fn resolve_anew(&self, steady: &mut Option<Steady>, count: Counter<'_>, whole: bool) -> Result<Option<Resolved>, Error> {
         let rule = self.newest()?;
         let lazy = rule.optimizer.as_ref().is_some_and(|optimizer| optimizer.method.is_lazy());
         if rule.needs_norms() || !whole && !lazy {
             return Ok(None);
         }
-        let stamp = self.stamp(Some(count))?;
-        let resolved = Arc::new(self.resolve_add(stamp)?);
-        let rows = Arc::new(Resolved { rule: Arc::clone(&resolved.rule), step: resolved.step.clone() }.of_rows());
+        let stamp = self.stamp(Some(count.word))?;
+        let resolved = self.resolve_add(stamp)?;
         if resolved.rule.is_steady() {
-            let (whole, rows) = (Arc::clone(&resolved), Arc::clone(&rows));
-            *self.steady() = Some(Steady { number: whole.rule.number, whole, rows });
+            let (whole, rows) = (resolved.clone(), resolved.clone().of_rows());
+            *steady = Some(Steady { number: whole.rule.number, whole, rows });
         }
-        Ok(Some(if whole { resolved } else { rows }))
-    }
-
-    fn steady(&self) -> MutexGuard<'_, Option<Steady>> {
-        self.steady.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        Ok(Some(if whole { resolved } else { resolved.of_rows() }))
     }
 
     /// Tells the family of update `count`, and hears of the largest; of interest only to schedules.

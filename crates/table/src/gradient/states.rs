@@ -87,6 +87,7 @@ impl LocalShare {
         let header = self.store.header();
         let count = state.count.unwrap_or(0);
         if self.counts_adds() {
+            let _hand = self.hand(); // A worker that is alone counts with it.
             Count(header.count()).set(rule.generation(), count.saturating_sub(optimizer.settings.begin_num_update));
             let [generation, rate, ..] = header.notes(0);
             rate.set(state.last_rate.unwrap_or(0.0).to_bits());

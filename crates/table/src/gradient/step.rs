@@ -56,21 +56,6 @@ impl LocalShare {
         }
     }
 
-    /// An add that is one change: its elements are in hand, and nobody else need ever hear of it.
-    pub(crate) fn step_directly(
-        &self,
-        hold: &mut Hold<'_>,
-        elements: Range<u64>,
-        resolved: &Resolved,
-        worker: u32,
-        delta: &[u8],
-        progress: Progress<'_>,
-    ) -> Result<(), Error> {
-        let late = self.begin_states(hold, resolved)?;
-        self.step_block(hold, elements, late.as_deref().unwrap_or(resolved), (self.dtype, delta), progress, worker, None);
-        Ok(())
-    }
-
     /// All elements of the share, stripe by stripe from a place that depends on the worker.
     fn step_whole(
         &self,

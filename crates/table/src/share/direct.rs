@@ -26,25 +26,16 @@ impl LocalShare {
             return Ok(false);
         }
         self.enter("add")?;
-        match &self.gradient {
-            Some(gradient) => gradient.with_step_now(self.store.header().count(), rows, |step| {
-                self.change_directly(worker, sequence, elements, delta.len(), by, |hold, elements, progress| {
-                    self.step_directly(hold, elements, step, worker, delta, progress)
-                })
-            }),
-            None => {
-                self.change_directly(worker, sequence, elements, delta.len(), by, |hold, elements, progress| {
-                    self.change_block(hold, elements, Author { worker, options }, delta, progress, None);
-                    Ok(())
-                })?;
-                Ok(true)
-            }
-        }
+        self.change_directly(worker, sequence, elements, delta.len(), by, |hold, elements, progress| {
+            self.change_block(hold, elements, Author { worker, options }, delta, progress, None);
+            Ok(())
+        })?;
+        Ok(true)
     }
 
     /// One change of elements in one stripe, which is all of an add.
     #[inline]
-    fn change_directly(
+    pub(crate) fn change_directly(
         &self,
         worker: u32,
         sequence: u64,
@@ -69,7 +60,7 @@ impl LocalShare {
 
     /// The elements that an add changes, if they are few and lie in one stripe.
     #[inline]
-    fn one_change(&self, rows: Selection<'_>) -> Option<Range<u64>> {
+    pub(crate) fn one_change(&self, rows: Selection<'_>) -> Option<Range<u64>> {
         let elements = match rows {
             Selection::All => 0..self.store.layout().elements,
             Selection::Rows(&[id]) if self.place.rows.contains(&(id as u64)) => {

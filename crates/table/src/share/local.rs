@@ -402,9 +402,6 @@ impl LocalShare {
     pub(crate) fn add_alone(&self, rows: Selection<'_>, options: &AddOptions, delta: &[u8], by: Deadline) -> Result<bool, Error> {
         let _ = options;
         let updater = self.place.spec.updater;
-        if self.alone && self.gradient.is_some() {
-            return self.step_alone(rows, delta, by);
-        }
         if !self.alone || !updater.is_stateless() || self.store.header().epoch().get() != 0 {
             return Ok(false);
         }

@@ -184,7 +184,7 @@ fn moments(kind: &str) {
 
 #[test]
 fn a_death_in_an_async_gradient_leaves_whole_steps() {
-    ["async adam", "async adam small", "async adam rows half"].into_iter().for_each(moments);
+    ["async adam", "async adam small", "async adam rows half", "async sgd small", "async sgd rows"].into_iter().for_each(moments);
 }
 
 #[test]
