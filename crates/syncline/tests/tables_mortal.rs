@@ -14,12 +14,22 @@ use syncline_shm::mortality;
 use syncline_testkit::ranks::Process;
 
 const LIMIT: Duration = Duration::from_secs(60);
-const ADDS: u64 = 3;
 const ROWS: [i64; 4] = [5, 0, 5, 29];
 
-/// Numbers of an array: two blocks and a bit of i64, or so few that they are added without a detour.
+/// Numbers of an array, i64: two blocks and a bit, or so few that they are added without a detour (and each worker of a sync table adds them up itself), or
+/// more than are ever added so.
 fn size(kind: &str) -> usize {
-    if kind.ends_with("small") { 700 } else { 2100 }
+    match kind {
+        "async" => 9000,
+        _ if kind.ends_with("small") => 700,
+        _ => 2100,
+    }
+}
+
+/// How many adds worker 1 makes, if it lives.
+fn adds(kind: &str) -> u64 {
+    // With so many, worker 1 has to bring the store up to date where worker 0 does not.
+    if kind.contains("late") { 18 } else { 3 }
 }
 
 fn by() -> Deadline {
@@ -58,7 +68,7 @@ fn worker() {
     let mut out = std::io::stdout();
     if session.rank() == 1 {
         mortality::die_at(std::env::var("MORTAL_STEP").expect("told").parse().expect("a number"));
-        for number in 1..=ADDS {
+        for number in 1..=adds(&kind) {
             add(&session, &table, &kind);
             if kind.starts_with("sync") {
                 // Fetching makes this worker apply rounds, and die in the middle of them.
@@ -75,7 +85,7 @@ fn worker() {
     }
     // In sync mode this worker's own rounds carry nothing, so that only the other's adds show.
     if kind.starts_with("sync") {
-        for _ in 0..ADDS {
+        for _ in 0..adds(&kind) {
             let (delta, rows) = if kind.ends_with("rows") { (Vec::new(), Some(&[][..])) } else { (vec![0_u8; size(&kind) * 8], None) };
             table.add(&delta, rows, &AddOptions::default(), false, by()).expect("added");
         }
@@ -83,6 +93,9 @@ fn worker() {
     // The barrier flushes, and with continue it waits for the other's end or arrival.
     let mut values = vec![0_i64; size(&kind)];
     let mut last = Vec::new();
+    while kind.contains("late") && !session.others_are_over() {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
     loop {
         table.get(bytemuck::cast_slice_mut(&mut values), None, by()).expect("fetched");
         let over = session.others_are_over();
@@ -146,7 +159,7 @@ fn every_moment(kind: &str) {
     let mut step = 1;
     while !die_at(kind, step) {
         // Every moment of the first two adds, then every seventh of the rest, which are like them.
-        step += if step < 60 { 1 } else { 7 };
+        step += if step < 60 || kind.contains("late") { 1 } else { 7 };
         assert!(step < 2000, "{kind}: it never survives");
     }
     assert!(step > 5, "{kind}: only {step} moments were counted; are they still in the code?");
@@ -185,6 +198,16 @@ fn bounded_arrays_that_are_lent() {
 #[test]
 fn sync_arrays() {
     every_moment("sync");
+}
+
+#[test]
+fn small_sync_arrays() {
+    every_moment("sync-small");
+}
+
+#[test]
+fn small_sync_arrays_that_the_survivor_looks_at_late() {
+    every_moment("sync-minus-late-small");
 }
 
 #[test]
