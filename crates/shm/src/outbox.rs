@@ -30,7 +30,7 @@ use crate::sync::{Ordering, fence};
 pub const ENTRIES: u64 = 256;
 const ENTRIES_AT: usize = 4096;
 const BODY_AT: usize = ENTRIES_AT + ENTRIES as usize * size_of::<EntryWords>();
-/// Slots of a small table's adds. A worker may be so many adds ahead of what is applied.
+/// Slots of a small table's adds. Of a worker that is further ahead of what is applied, adds stand behind them.
 pub const SLOTS: u64 = 64;
 /// Pieces of the body begin on cache lines.
 const ALIGN: usize = 64;
@@ -370,13 +370,9 @@ impl Post {
         if empty {
             self.used = self.behind_slots;
         }
-        if ids.is_none() && delta == self.slot && self.slot > 0 {
+        if ids.is_none() && delta == self.slot && self.slot > 0 && sequence <= applied + SLOTS {
             let slot = slot_of(sequence, delta);
-            return if sequence > applied + SLOTS {
-                Err(Full::Wait)
-            } else {
-                Ok(self.room_at(sequence, None, slot.start..slot.start, slot, self.used))
-            };
+            return Ok(self.room_at(sequence, None, slot.start..slot.start, slot, self.used));
         }
         let budget = self.budget.max(need).max(least).min(room);
         if budget > self.budget && need >= HUGE {
@@ -543,22 +539,24 @@ mod tests {
             let end = room.end;
             post.stage(sequence, [0; 4], end);
             assert!(post.publish(sequence));
-            Ok(())
+            Ok::<(), Full>(())
         };
         let mut copy = [0; 100];
         assert!(!outbox.copy_slot(1, &mut copy), "nothing stands there yet");
         (1..SLOTS).for_each(|sequence| add(sequence, sequence - 1).unwrap());
         assert!(outbox.copy_slot(1, &mut copy) && copy == [1; 100], "it is applied, and still there");
-        assert_eq!(add(SLOTS + 1, 0), Err(Full::Wait));
         add(SLOTS, 0).unwrap();
         assert!(!outbox.copy_slot(1, &mut copy), "its owner may be writing there");
         assert!(outbox.copy_slot(2, &mut copy) && copy == [2; 100]);
-        let ids = post.room(SLOTS + 1, SLOTS, Some(2), 100, 1024).unwrap();
+        add(SLOTS + 1, 0).unwrap();
+        assert!(!outbox.copy_slot(SLOTS + 1, &mut copy), "the slot is taken by one that is not applied: it stands elsewhere");
+        assert_eq!(outbox.delta(outbox.entry(1).unwrap().delta), [1; 100]);
+        let ids = post.room(SLOTS + 2, SLOTS + 1, Some(2), 100, 1024).unwrap();
         ids.delta.fill(0xee);
         let end = ids.end;
-        post.stage(SLOTS + 1, [0; 4], end);
-        assert!(post.publish(SLOTS + 1) && !outbox.copy_slot(SLOTS + 1, &mut copy), "rows stand elsewhere");
-        assert!(outbox.copy_slot(3, &mut copy) && copy == [3; 100], "and disturb no slot");
+        post.stage(SLOTS + 2, [0; 4], end);
+        assert!(post.publish(SLOTS + 2) && !outbox.copy_slot(SLOTS + 2, &mut copy), "so do rows");
+        assert!(outbox.copy_slot(4, &mut copy) && copy == [4; 100], "and disturb no slot");
     }
 
     #[test]
