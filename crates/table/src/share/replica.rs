@@ -7,7 +7,7 @@
 //!
 //! Cost of an add and a get with n workers: the delta into a slot of the outbox, n − 1 deltas out of slots, two passes over the copy.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use syncline_cluster::{Deadline, Error};
 use syncline_shm::outbox::SLOTS;
@@ -46,14 +46,19 @@ impl Replica {
             .then(|| Replica(Mutex::new(State { round: None, rewrites: 0, values: vec![0; bytes], delta: vec![0; bytes] })))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Who panicked in the middle of a round left the state without one.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The state, unless another thread is at it: that one may be waiting for somebody, and a second wait has a deadline and a Ctrl-C of its own.
+    fn state(&self) -> Option<MutexGuard<'_, State>> {
+        match self.0.try_lock() {
+            Ok(state) => Some(state),
+            // Who panicked in the middle of a round left the state without one.
+            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
 impl LocalShare {
-    /// Fetches the state after `round`, this worker's last, by way of its replica. False where there is none, or it must not be used.
+    /// Fetches the state after `round`, this worker's last, by way of its replica. False where there is none, or it must not be used now.
     #[inline]
     pub(super) fn get_by_replica(&self, worker: u32, round: u64, out: &mut [u8], by: Deadline) -> Result<bool, Error> {
         match &self.replica {
@@ -64,7 +69,7 @@ impl LocalShare {
     }
 
     fn follow(&self, replica: &Replica, worker: u32, round: u64, out: &mut [u8], by: Deadline) -> Result<bool, Error> {
-        let mut state = replica.state();
+        let Some(mut state) = replica.state() else { return Ok(false) };
         let state = &mut *state;
         let rewrites = self.store.header().rewrites().get();
         let before = state.round.take().filter(|_| state.rewrites == rewrites);
