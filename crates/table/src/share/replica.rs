@@ -13,6 +13,7 @@ use syncline_cluster::{Deadline, Error};
 use syncline_shm::outbox::SLOTS;
 use syncline_shm::store::Progress;
 
+use super::rounds::steps_done;
 use super::{LocalShare, Place};
 use crate::updater::apply_in_place;
 use crate::{Consistency, Updater};
@@ -86,7 +87,10 @@ impl LocalShare {
             self.finish_rounds(worker, round, "get", None, by)?;
             self.read_elements(0, 0..self.store.layout().elements, &mut state.values, by)?;
         }
-        (state.round, state.rewrites) = (Some(round), rewrites);
+        // Another thread of this worker may have made its next add: what was just read is then of a later round perhaps, and nothing to build on.
+        let exact =
+            follows || (self.store.header().rounds().get() == round && steps_done(self.store.stripe(0).progress.get(), round + 1) == 0);
+        (state.round, state.rewrites) = (exact.then_some(round), rewrites);
         out.copy_from_slice(&state.values);
         Ok(true)
     }
