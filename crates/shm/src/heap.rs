@@ -203,11 +203,22 @@ impl Heap {
         if entry.state.compare_exchange(READY, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }
-        if let Ok((offset, len)) = self.range(&entry, key) {
+        self.punch(&entry, key);
+        entry.state.store(FREE, Ordering::Release);
+    }
+
+    /// Gives the pages of `key` back and leaves it claimed: whoever maps them reads zeros, also who finds the key only later.
+    pub fn empty(&self, key: [u64; 2]) {
+        if let Some(entry) = self.existing(key).filter(|entry| entry.state.load(Ordering::Acquire) == READY) {
+            self.punch(&entry, key);
+        }
+    }
+
+    fn punch(&self, entry: &Entry, key: [u64; 2]) {
+        if let Ok((offset, len)) = self.range(entry, key) {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             while rustix::fs::fallocate(&self.file, flags, offset, len as u64) == Err(rustix::io::Errno::INTR) {}
         }
-        entry.state.store(FREE, Ordering::Release);
     }
 
     /// Writes a fresh range into an entry that this call holds.
@@ -403,6 +414,16 @@ mod tests {
         new.region(0, 8).copy_in(0, b"new here");
         assert_eq!(read(&old, 0, 8), [0; 8], "the old range is not handed out again");
         heap.free([9, 9]); // Nobody has it, and nothing happens.
+    }
+
+    #[test]
+    fn an_emptied_key_reads_zeros_and_is_found_by_those_who_come_late() {
+        let heap = Heap::private("test").unwrap();
+        heap.claim([5, 5], 8192).unwrap().region(0, 8).copy_in(0, b"gone now");
+        again(&heap).empty([5, 5]);
+        assert_eq!(read(&heap.find([5, 5]).unwrap().unwrap(), 0, 8), [0; 8]);
+        assert!(matches!(heap.claim([5, 5], 10), Err(SegmentError::AlreadyThere { key: [5, 5] })));
+        heap.empty([9, 9]); // Nobody has it, and nothing happens.
     }
 
     #[test]
