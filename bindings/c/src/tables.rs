@@ -88,7 +88,7 @@ unsafe fn described(session: &Session, spec: Spec, options: *const syncline_tabl
 /// # Safety
 /// `initial` is NULL or has `count` numbers of the spec's dtype.
 pub(crate) unsafe fn made(session: &Session, spec: Spec, initial: *const c_void, count: usize) -> Result<Kept, Failure> {
-    // Before the length of the memory is believed, and in the words that the table itself would use.
+    // In the words that the table itself would use. Whether the initial value has the right length all workers hear together, from the table.
     spec.check()?;
     let initial = if initial.is_null() {
         if count != 0 {
@@ -96,7 +96,6 @@ pub(crate) unsafe fn made(session: &Session, spec: Spec, initial: *const c_void,
         }
         None
     } else {
-        same_count("the initial value", count, numbers_in(&spec)?)?;
         // SAFETY: the caller's promise.
         Some(unsafe { memory::numbers(initial, count, spec.dtype(), "initial") }?)
     };

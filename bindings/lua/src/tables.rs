@@ -56,10 +56,7 @@ pub(crate) fn create(
         Value::Nil => session.create_table_at(spec, None, &site, by)?,
         initial => {
             let numbers = numbers_from(lua, &initial, dtype, "init_value")?;
-            let wanted = spec.bytes() / dtype.size();
-            if numbers.count() != wanted {
-                return Err(Failure::shape(format!("init_value has {} numbers, and the table {wanted}", numbers.count())));
-            }
+            // Whether it has the right length all workers hear together, from the table.
             numbers.read(|bytes| Ok(session.create_table_at(spec, Some(bytes), &site, by)?))?
         }
     };
@@ -102,12 +99,16 @@ impl Kept {
         numbers.dtype == self.dtype() && numbers.count() as u64 == rows * cols
     }
 
-    /// Room for a whole table or for rows, of a vector for an array and of a matrix else.
-    fn room(&self, is_array: bool, rows: Option<&[i64]>) -> Result<Numbers, Failure> {
+    /// The extents of a whole table or of so many rows: those of a vector for an array and of a matrix else.
+    fn extents(&self, is_array: bool, rows: Option<usize>) -> Result<Shape, Failure> {
         let (all, cols) = self.shape();
-        let rows = rows.map_or(all as usize, <[i64]>::len);
-        let shape = if is_array { Shape::new(&[rows]) } else { Shape::new(&[rows, cols as usize]) };
-        Ok(Numbers::to_fill(self.dtype(), shaped(shape)?))
+        let rows = rows.unwrap_or(all as usize);
+        shaped(if is_array { Shape::new(&[rows]) } else { Shape::new(&[rows, cols as usize]) })
+    }
+
+    /// Room for a whole table or for rows.
+    fn room(&self, is_array: bool, rows: Option<&[i64]>) -> Result<Numbers, Failure> {
+        Ok(Numbers::to_fill(self.dtype(), self.extents(is_array, rows.map(<[i64]>::len))?))
     }
 }
 
@@ -116,25 +117,34 @@ fn behind<T: 'static>(value: &Value) -> Option<UserDataRef<T>> {
     if let Value::UserData(data) = value { data.borrow().ok() } else { None }
 }
 
-/// How the three quick calls below answer: with what they were asked for; with nil where something is not as simple as most calls are, and the whole
-/// call has to be made; or with the words of a failure. None of them raises, so that Lua need not watch them.
-fn told(lua: &Lua, failure: Failure) -> mlua::Result<Value> {
-    Ok(Value::String(lua.create_string(failure.told())?))
+/// How the two quick calls below answer: true; nil where something is not as simple as most calls are, and the whole call has to be made; or false for a
+/// failure, whose words are asked for by `last_words`. Nothing of Lua's is made on these ways, so that no finaliser runs, nothing is raised, and Lua need
+/// not watch them.
+fn quickly(done: Result<(), Failure>) -> mlua::Result<Option<bool>> {
+    Ok(Some(done.map_err(Failure::told).is_ok()))
 }
 
-/// Gets a whole table into a tensor of ours: true.
-pub(crate) fn get_into(lua: &Lua, (kept, out): (Value, Value)) -> mlua::Result<Value> {
-    let (Some(kept), Some(out)) = (behind::<Kept>(&kept), behind::<Numbers>(&out)) else { return Ok(Value::Nil) };
+/// Gets a whole table into a tensor of ours.
+pub(crate) fn get_into(_: &Lua, (kept, out): (Value, Value)) -> mlua::Result<Option<bool>> {
+    let (Some(kept), Some(out)) = (behind::<Kept>(&kept), behind::<Numbers>(&out)) else { return Ok(None) };
     if !kept.is_all_of_it(&out) {
-        return Ok(Value::Nil);
+        return Ok(None);
     }
-    let got = out.write(|bytes| Ok(kept.table.get(bytes, None, deadline(kept.timeout))?));
-    got.map_or_else(|failure| told(lua, failure), |()| Ok(Value::Boolean(true)))
+    quickly(out.write(|bytes| Ok(kept.table.get(bytes, None, deadline(kept.timeout))?)))
 }
 
-/// Gets a whole table into a new tensor of ours: that tensor.
-pub(crate) fn get_new(lua: &Lua, (kept, is_array): (Value, bool)) -> mlua::Result<Either<Numbers, Value>> {
-    let Some(kept) = behind::<Kept>(&kept) else { return Ok(Either::Right(Value::Nil)) };
+/// Adds a tensor of ours to a whole table, and does not wait.
+pub(crate) fn add_all(_: &Lua, (kept, delta): (Value, Value)) -> mlua::Result<Option<bool>> {
+    let (Some(kept), Some(delta)) = (behind::<Kept>(&kept), behind::<Numbers>(&delta)) else { return Ok(None) };
+    if !kept.is_all_of_it(&delta) {
+        return Ok(None);
+    }
+    quickly(delta.read(|bytes| Ok(kept.table.add(bytes, None, &AddOptions::default(), false, deadline(kept.timeout))?)))
+}
+
+/// Gets a whole table into a new tensor of ours: that tensor; else as the two above. Lua watches it, since a tensor is made.
+pub(crate) fn get_new(lua: &Lua, (kept, is_array): (Value, bool)) -> mlua::Result<Either<Numbers, Option<bool>>> {
+    let Some(kept) = behind::<Kept>(&kept) else { return Ok(Either::Right(None)) };
     relieve(lua);
     let got = kept.room(is_array, None).and_then(|out| {
         out.write(|bytes| Ok(kept.table.get(bytes, None, deadline(kept.timeout))?))?;
@@ -142,18 +152,8 @@ pub(crate) fn get_new(lua: &Lua, (kept, is_array): (Value, bool)) -> mlua::Resul
     });
     match got {
         Ok(out) => Ok(Either::Left(out)),
-        Err(failure) => told(lua, failure).map(Either::Right),
+        Err(failure) => quickly(Err(failure)).map(Either::Right),
     }
-}
-
-/// Adds a tensor of ours to a whole table, and does not wait: true.
-pub(crate) fn add_all(lua: &Lua, (kept, delta): (Value, Value)) -> mlua::Result<Value> {
-    let (Some(kept), Some(delta)) = (behind::<Kept>(&kept), behind::<Numbers>(&delta)) else { return Ok(Value::Nil) };
-    if !kept.is_all_of_it(&delta) {
-        return Ok(Value::Nil);
-    }
-    let added = delta.read(|bytes| Ok(kept.table.add(bytes, None, &AddOptions::default(), false, deadline(kept.timeout))?));
-    added.map_or_else(|failure| told(lua, failure), |()| Ok(Value::Boolean(true)))
 }
 
 /// The rows or keys that a call is about: a table of whole numbers.
@@ -228,4 +228,9 @@ pub(crate) fn get_keys(lua: &Lua, (kept, keys): (Given, Value)) -> Result<Value,
 
 pub(crate) fn name(_: &Lua, kept: Given) -> Result<String, Failure> {
     Ok(kept.table.name().to_owned())
+}
+
+/// What a tensor for the whole table, or for so many of its rows, has to be: its dtype and extents.
+pub(crate) fn form(_: &Lua, (kept, rows, is_array): (Given, Option<usize>, bool)) -> Result<(&'static str, Vec<usize>), Failure> {
+    Ok((kept.dtype().name(), kept.extents(is_array, rows)?.dims().to_vec()))
 }

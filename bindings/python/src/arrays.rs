@@ -21,15 +21,20 @@ pub(crate) struct Given(Lent);
 impl Given {
     /// `object` as exactly `count` numbers of `dtype`, whatever its shape. `operation` begins the error's text.
     pub(crate) fn numbers(object: &Bound<'_, PyAny>, dtype: DType, count: usize, operation: &dyn Fn() -> String) -> PyResult<Given> {
-        let lent = match Lent::by(object) {
-            Some(lent) if lent.dtype == Some(dtype) => lent,
+        let given = Given::any_numbers(object, dtype, operation)?;
+        check_count(object.py(), given.0.count(), count, dtype, "were given", operation)?;
+        Ok(given)
+    }
+
+    /// `object` as numbers of `dtype`, however many.
+    pub(crate) fn any_numbers(object: &Bound<'_, PyAny>, dtype: DType, operation: &dyn Fn() -> String) -> PyResult<Given> {
+        match Lent::by(object) {
+            Some(lent) if lent.dtype == Some(dtype) => Ok(Given(lent)),
             _ => {
                 let converted = python(object.py())?.call_method1("converted", (object, dtype.name(), operation()))?;
-                contiguous(&converted)?
+                contiguous(&converted).map(Given)
             }
-        };
-        check_count(object.py(), lent.count(), count, dtype, "were given", operation)?;
-        Ok(Given(lent))
+        }
     }
 
     /// Its bytes.

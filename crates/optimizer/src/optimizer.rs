@@ -219,6 +219,16 @@ impl Optimizer {
         matches!(self.method, Method::Lamb { .. } | Method::Lars { .. })
     }
 
+    /// Whether steps by several gradients are one step by their sum, but for rounding: what is neither decayed nor clipped nor remembered.
+    pub fn adds_up(&self) -> bool {
+        let Settings { wd, clip_gradient: None, schedule: None, .. } = self.settings else { return false };
+        match self.method {
+            Method::Sgd { momentum, .. } => momentum == 0.0 && wd == 0.0,
+            Method::Test => true,
+            _ => false,
+        }
+    }
+
     /// The rate that key updates have after so many of them, before multipliers.
     pub fn learning_rate(&self, updates: u64) -> f64 {
         match (&self.settings.schedule, self.settings.learning_rate) {

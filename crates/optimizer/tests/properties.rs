@@ -63,6 +63,28 @@ fn blocks_change_no_bits() {
 }
 
 #[test]
+fn only_what_neither_decays_clips_nor_remembers_makes_the_same_of_a_sum() {
+    let exact = |seed: usize| (0..99).map(|i| ((i * 31 + seed * 17) % 64) as f64 / 16.0 - 2.0).collect::<Vec<f64>>();
+    let sum: Vec<f64> = exact(1).iter().zip(exact(2)).map(|(one, two)| one + two).collect();
+    let after = |optimizer: &Optimizer, gradients: &[Vec<f64>]| {
+        let mut kept = Kept::new(optimizer, DType::F32, &exact(3));
+        gradients.iter().for_each(|grad| kept.update(optimizer, &Key::from("w"), &narrowed(DType::F32, grad), &[0]));
+        kept.weight
+    };
+    let rate = [("learning_rate", OptionValue::Number(0.25)), ("rescale_grad", OptionValue::Number(0.5))];
+    let mut found = Vec::new();
+    for name in NAMES.into_iter().filter(|name| *name != "custom") {
+        for more in [&[][..], &[("wd", 0.5.into())], &[("clip_gradient", 0.5.into())], &[("momentum", 0.5.into())]] {
+            let Ok(optimizer) = Optimizer::create(name, &[&rate[..], more].concat()) else { continue };
+            let adds_up = after(&optimizer, &[exact(1), exact(2)]) == after(&optimizer, std::slice::from_ref(&sum));
+            assert!(adds_up || !optimizer.adds_up(), "{name} {more:?}");
+            found.extend(optimizer.adds_up().then(|| format!("{name} {}", more.first().map_or("", |(option, _)| option))));
+        }
+    }
+    assert_eq!(found, ["sgd ", "test ", "test wd"]);
+}
+
+#[test]
 fn the_master_copy_is_f32_and_the_weight_its_rounding() {
     for mut optimizer in all() {
         optimizer.settings.multi_precision = true;

@@ -36,6 +36,8 @@ pub mod mortality;
 pub mod outbox;
 pub mod pipe;
 mod placed;
+#[cfg(not(loom))]
+mod prefetch;
 pub mod presence;
 pub mod queue;
 #[cfg(not(loom))]

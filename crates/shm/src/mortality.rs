@@ -1,4 +1,4 @@
-//! Numbered moments at which a test lets this process kill itself.
+//! Numbered moments at which a test lets this process kill itself, and the crowd that it pretends to be in.
 //!
 //! The promise that an add is wholly in or wholly out must hold for every instruction at which a process may die. A
 //! test names a moment, the process ends there by SIGKILL, and the survivors look at what it left. Release builds have
@@ -6,9 +6,20 @@
 
 #[cfg(debug_assertions)]
 mod imp {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     static LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
+    static CROWDED: AtomicBool = AtomicBool::new(false);
+
+    /// Lets this process behave as if others were always at what it is at, in a hurry: so that the moments of what it does then can be counted.
+    pub fn pretend_a_crowd() {
+        CROWDED.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    pub fn is_crowded() -> bool {
+        CROWDED.load(Ordering::Relaxed)
+    }
 
     /// Lets this process die at the `step`-th moment from now on.
     pub fn die_at(step: u64) {
@@ -39,8 +50,15 @@ mod imp {
 #[cfg(debug_assertions)]
 pub(crate) use imp::moment;
 #[cfg(debug_assertions)]
-pub use imp::{die_at, left};
+pub use imp::{die_at, is_crowded, left, pretend_a_crowd};
 
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub(crate) fn moment() {}
+
+/// Release builds know no pretence.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn is_crowded() -> bool {
+    false
+}

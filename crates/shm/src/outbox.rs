@@ -11,7 +11,10 @@
 //! Whole adds of a small table stand in *slots*, which are used in turn: so a neighbour may still copy one that is applied already, and ask
 //! afterwards whether its slot was needed again meanwhile ([`Outbox::copy_slot`]).
 //!
-//! A delta of the whole table may instead be *lent*: the entry says in which array of shared memory it stands.
+//! A worker in a hurry keeps a *tally* instead: one sum of all its adds that are not applied. It has two sides; the next add writes old sum plus delta to the other
+//! one, and *published* turns it over. So its owner may die at any instruction, and survivors find one sum of whole adds.
+//!
+//! A delta of the whole table may also be *lent*: the entry says in which array of shared memory it stands.
 //!
 //! Cost: one copy of the delta (the stage; none when it is lent), three stores. Memory: what the largest add needed, taken when first used.
 
@@ -22,6 +25,7 @@ use std::sync::Arc;
 use crate::mapping::HUGE;
 use crate::mortality::moment;
 use crate::placed::{AtomicWord, Line, Placed, Shared};
+use crate::prefetch;
 use crate::racing_copy::copy_racing;
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
@@ -30,8 +34,17 @@ use crate::sync::{Ordering, fence};
 pub const ENTRIES: u64 = 256;
 const ENTRIES_AT: usize = 4096;
 const BODY_AT: usize = ENTRIES_AT + ENTRIES as usize * size_of::<EntryWords>();
-/// Slots of a small table's adds. Of a worker that is further ahead of what is applied, adds stand behind them.
-pub const SLOTS: u64 = 64;
+/// Slots for whole adds of `bytes` bytes: few enough that they stay in a cache. Of a worker that is further ahead of what is applied, adds stand behind them.
+pub const fn slots(bytes: usize) -> u64 {
+    let fit = (512 << 10) / (bytes as u64 + 1);
+    if fit > 64 {
+        64
+    } else if fit < 8 {
+        8
+    } else {
+        fit
+    }
+}
 /// Pieces of the body begin on cache lines.
 const ALIGN: usize = 64;
 /// Progress says which add it belongs to by the low bits of its number, so that a stale word is known as such.
@@ -44,6 +57,7 @@ struct Words {
     applier: Line<ApplierWords>,
     rescuer: Line<AtomicWord>,
     notes: Line<[AtomicWord; 4]>,
+    tally: Line<TallyWords>,
 }
 
 #[repr(C)]
@@ -58,6 +72,17 @@ struct OwnerWords {
 struct ApplierWords {
     applied: AtomicWord,
     progress: AtomicWord,
+}
+
+/// Of a tally, whose entries would otherwise take a line of the cache for every add.
+#[repr(C)]
+#[derive(Default)]
+struct TallyWords {
+    /// Of one side.
+    bytes: AtomicWord,
+    /// The last add on each side.
+    sequence: [AtomicWord; 2],
+    options: [[AtomicWord; 2]; 2],
 }
 
 // SAFETY: `repr(C)`, atomics and padding only, no drop glue, zero is an outbox that was never used.
@@ -80,6 +105,18 @@ struct EntryWords {
 
 // SAFETY: as for `Words`.
 unsafe impl Placed for EntryWords {}
+
+#[inline]
+fn set_options(words: &[AtomicWord; 2], options: [u32; 4]) {
+    words[0].set(u64::from(options[0]) | u64::from(options[1]) << 32);
+    words[1].set(u64::from(options[2]) | u64::from(options[3]) << 32);
+}
+
+#[inline]
+fn get_options(words: &[AtomicWord; 2]) -> [u32; 4] {
+    let [first, second] = words.each_ref().map(AtomicWord::get);
+    [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32]
+}
 
 const WHOLE: u64 = u64::MAX;
 
@@ -234,14 +271,32 @@ impl Outbox {
         if words.rows.get() != WHOLE && ids.is_none() {
             return None;
         }
-        let options = words.options.each_ref().map(AtomicWord::get);
         let lent = words.lent.get().checked_sub(1).map(|array| LentDelta { array, offset: words.ids_at.get() });
         Some(Entry {
             sequence,
             lent: lent.filter(|_| ids.is_none()),
             ids,
             delta: range(words.delta_at.get(), words.delta_len.get())?,
-            options: [options[0] as u32, (options[0] >> 32) as u32, options[1] as u32, (options[1] >> 32) as u32],
+            options: get_options(&words.options),
+        })
+    }
+
+    /// The sum of all adds that are not applied, if they are in a tally. It is numbered as the last of them.
+    #[inline]
+    pub fn tally(&self) -> Option<Entry> {
+        let sequence = self.published();
+        let (words, side) = (&self.words.tally, (sequence % 2) as usize);
+        if sequence <= self.applied() || words.sequence[side].get() != sequence {
+            return None;
+        }
+        let bytes = words.bytes.get() as usize;
+        // Checked by what the owner checked, in case it is not one of ours.
+        (bytes <= self.body_len / 4 && sides_end(bytes) <= self.body_len).then(|| Entry {
+            sequence,
+            ids: None,
+            delta: side_of(sequence, bytes),
+            lent: None,
+            options: get_options(&words.options[side]),
         })
     }
 
@@ -265,8 +320,8 @@ impl Outbox {
         // under the copy, which it allows; the look below tells.
         unsafe { copy_racing(self.body.as_ptr().add(entry.delta.start), out.as_mut_ptr(), out.len()) };
         fence(Ordering::Acquire); // the copy's loads stay before the look; pairs with the fence in `publish`, behind which a slot is filled again
-        // The next to stand there is add `sequence + SLOTS`, and its owner begins with it after it has published the one before.
-        self.published() < sequence + SLOTS - 1
+        // The next to stand there is one round of slots later, and its owner begins with it after it has published the one before.
+        self.published() < sequence + slots(out.len()) - 1
     }
 
     /// Asks for some bytes ahead of their use; a hint that changes nothing.
@@ -275,12 +330,7 @@ impl Outbox {
         if range.start > range.end || range.end > self.body_len {
             return;
         }
-        #[cfg(target_arch = "x86_64")]
-        for line in range.step_by(64) {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch reads nothing and cannot fault; the address lies inside the mapping anyway.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.body.as_ptr().add(line).cast()) };
-        }
+        range.step_by(ALIGN).for_each(|line| prefetch::to_read(self.body.as_ptr().wrapping_add(line)));
     }
 
     /// Row ids of a published add. Each must be checked before it is used.
@@ -293,14 +343,26 @@ impl Outbox {
 
     /// The owner's end. A process makes it once.
     pub fn post(self: &Arc<Self>) -> Post {
-        Post { outbox: Arc::clone(self), slot: 0, behind_slots: 0, used: 0, budget: 0, staged: None }
+        Post { outbox: Arc::clone(self), slot: 0, side: 0, set_apart: 0, used: 0, budget: 0, staged: None }
     }
 }
 
 /// Where a whole add of `bytes` bytes stands in the body, in slots of that size.
 fn slot_of(sequence: u64, bytes: usize) -> Range<usize> {
-    let start = (sequence % SLOTS) as usize * bytes.next_multiple_of(ALIGN);
+    let start = (sequence % slots(bytes)) as usize * bytes.next_multiple_of(ALIGN);
     start..start + bytes
+}
+
+/// Where the side of a tally stands whose last add is `sequence`.
+///
+/// Half a page further than one behind the other: a read whose address ends in the same twelve bits as a write under way would wait for it.
+fn side_of(sequence: u64, bytes: usize) -> Range<usize> {
+    let start = (sequence % 2) as usize * (bytes.next_multiple_of(4096) + 2048);
+    start..start + bytes
+}
+
+fn sides_end(bytes: usize) -> usize {
+    side_of(1, bytes).end.next_multiple_of(ALIGN)
 }
 
 /// The owner's end of an outbox.
@@ -308,8 +370,10 @@ pub struct Post {
     outbox: Arc<Outbox>,
     /// Bytes of a whole add where those have slots, else 0.
     slot: usize,
-    /// Where the body begins for all other adds.
-    behind_slots: usize,
+    /// Bytes of a tally where there is room for one, else 0.
+    side: usize,
+    /// Bytes at the beginning of the body for slots or sides; all other adds stand behind them.
+    set_apart: usize,
     /// Bytes of the body in use, from its beginning.
     used: usize,
     /// The largest amount that may be in use before the outbox has to run empty.
@@ -335,52 +399,85 @@ impl Post {
     /// # Panics
     /// When the body is too small, or was used already.
     pub fn set_slots(&mut self, bytes: usize) {
-        let end = slot_of(SLOTS - 1, bytes).end.next_multiple_of(ALIGN);
+        let end = slot_of(slots(bytes) - 1, bytes).end.next_multiple_of(ALIGN);
         assert!(
             self.used == 0 && self.outbox.published() == 0 && end <= self.outbox.body_len,
             "slots are set apart in a new outbox, and fit"
         );
-        (self.slot, self.behind_slots, self.used) = (bytes, end, end);
+        (self.slot, self.set_apart, self.used) = (bytes, end, end);
+    }
+
+    /// Keeps the beginning of the body for a tally of `bytes` bytes. Before the first add only, and not beside slots.
+    ///
+    /// # Panics
+    /// When the body is too small, or was used already.
+    pub fn set_sides(&mut self, bytes: usize) {
+        let end = sides_end(bytes);
+        assert!(
+            self.used == 0 && self.outbox.published() == 0 && end <= self.outbox.body_len,
+            "sides are set apart in a new outbox, and fit"
+        );
+        self.outbox.words.tally.bytes.set(bytes as u64);
+        (self.side, self.set_apart, self.used) = (bytes, end, end);
+    }
+
+    /// Makes whole add `sequence` count as part of the tally: `sum` gets the tally so far, if there is one, and room for the next.
+    ///
+    /// # Panics
+    /// When there are no sides, the number is not the next one, or adds that are not applied stand elsewhere.
+    #[inline]
+    pub fn add_to_tally(&mut self, sequence: u64, options: [u32; 4], sum: impl FnOnce(Option<&[u8]>, &mut [u8])) {
+        let outbox = &*self.outbox;
+        let before = outbox.tally();
+        let is_next = outbox.published() + 1 == sequence && (before.is_some() || outbox.applied() + 1 == sequence);
+        assert!(self.side > 0 && is_next, "the next of a worker's adds joins those that are not applied");
+        let (words, side) = (&outbox.words.tally, (sequence % 2) as usize);
+        let at = side_of(sequence, self.side);
+        // SAFETY: both sides lie inside the body (`set_sides`) and apart. Nobody else writes there, and nothing that counts stands on this one: the
+        // tally so far ends with the add before this one, so it is on the other. The borrow of `self` keeps others of this process out.
+        let room = unsafe { std::slice::from_raw_parts_mut(outbox.body.as_ptr().add(at.start), self.side) };
+        sum(before.filter(|entry| entry.delta == side_of(sequence - 1, self.side)).map(|entry| outbox.delta(entry.delta)), room);
+        moment();
+        set_options(&words.options[side], options);
+        words.sequence[side].set(sequence);
+        moment();
+        // No fence: nobody sleeps until an async add comes.
+        outbox.words.owner.published.set(sequence);
+        moment();
     }
 
     /// Asks for the slot of a whole add that may come, ahead of its being written: whoever read it last lets go of its lines meanwhile.
     #[inline]
     pub fn prefetch_slot(&self, sequence: u64) {
-        #[cfg(target_arch = "x86_64")]
-        for line in slot_of(sequence, self.slot).step_by(ALIGN) {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: a prefetch writes nothing and cannot fault; the address lies inside the body (`set_slots`).
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.outbox.body.as_ptr().add(line).cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = sequence;
+        slot_of(sequence, self.slot).step_by(ALIGN).for_each(|line| prefetch::to_write(self.outbox.body.as_ptr().wrapping_add(line)));
     }
 
     /// Makes room for add `sequence` with `ids` row ids and `delta` bytes, when `applied` adds are applied.
     ///
     /// What is in flight is kept to one buffer of about the largest add (at least `least` bytes): when more is asked
-    /// for, the outbox must run empty first and is then used from its beginning again, so that its pages stay few.
+    /// for, the outbox must run empty first and is then used from its beginning again, so that its pages stay few. So it must
+    /// where a tally stands for what is in flight.
     pub fn room(&mut self, sequence: u64, applied: u64, ids: Option<usize>, delta: usize, least: usize) -> Result<Room<'_>, Full> {
         let need = ids.map_or(0, |ids| (ids * 8).next_multiple_of(ALIGN)) + delta.next_multiple_of(ALIGN);
-        let room = self.outbox.body_len - self.behind_slots;
+        let room = self.outbox.body_len - self.set_apart;
         if need > room {
             return Err(Full::Never { room });
         }
         let empty = applied + 1 >= sequence;
         if empty {
-            self.used = self.behind_slots;
+            self.used = self.set_apart;
         }
-        if ids.is_none() && delta == self.slot && self.slot > 0 && sequence <= applied + SLOTS {
+        if ids.is_none() && delta == self.slot && self.slot > 0 && sequence <= applied + slots(delta) {
             let slot = slot_of(sequence, delta);
             return Ok(self.room_at(sequence, None, slot.start..slot.start, slot, self.used));
         }
         let budget = self.budget.max(need).max(least).min(room);
         if budget > self.budget && need >= HUGE {
             // Only saves time: huge pages where there are some. Without them, or without memory, pages come as they are touched.
-            let _ = self.outbox.segment.reserve(BODY_AT + self.behind_slots, need);
+            let _ = self.outbox.segment.reserve(BODY_AT + self.set_apart, need);
         }
         self.budget = budget;
-        if self.used + need > self.behind_slots + self.budget || sequence > applied + ENTRIES {
+        if self.used + need > self.set_apart + self.budget || sequence > applied + ENTRIES || self.outbox.tally().is_some() {
             return Err(Full::Wait);
         }
         let ids_at = self.used;
@@ -417,8 +514,7 @@ impl Post {
     /// Completes the entry whose room was filled up to `end` ([`Room::end`]); it does not count yet.
     pub fn stage(&mut self, sequence: u64, options: [u32; 4], end: usize) {
         let words = &self.outbox.entries[(sequence % ENTRIES) as usize];
-        words.options[0].set(u64::from(options[0]) | u64::from(options[1]) << 32);
-        words.options[1].set(u64::from(options[2]) | u64::from(options[3]) << 32);
+        set_options(&words.options, options);
         words.sequence.set(sequence);
         self.used = end;
         self.staged = Some(sequence);
@@ -478,6 +574,17 @@ impl Post {
     }
 }
 
+/// Copies a delta into the room of an add whose lines neighbours have read: they are taken back some at a time, ahead of the copy.
+pub fn fill_from(delta: &[u8], room: &mut [u8]) {
+    const PIECE: usize = 1 << 10;
+    const AHEAD: usize = 2 << 10;
+    let start = room.as_ptr();
+    for (piece, (room, delta)) in room.chunks_mut(PIECE).zip(delta.chunks(PIECE)).enumerate() {
+        (0..PIECE).step_by(ALIGN).for_each(|line| prefetch::to_write(start.wrapping_add(piece * PIECE + AHEAD + line)));
+        room.copy_from_slice(delta);
+    }
+}
+
 /// Room for one add.
 pub struct Room<'a> {
     /// For its row ids.
@@ -489,112 +596,4 @@ pub struct Room<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn outbox(body: usize) -> Arc<Outbox> {
-        Arc::new(Outbox::new(Segment::create("test", Outbox::bytes(body)).unwrap()))
-    }
-
-    #[test]
-    fn an_add_counts_only_when_published() {
-        let outbox = outbox(4096);
-        let mut post = outbox.post();
-        let room = post.room(1, 0, Some(2), 16, 1024).unwrap();
-        room.ids.copy_from_slice(&[5, -1]);
-        room.delta.copy_from_slice(&[7; 16]);
-        let end = room.end;
-        post.stage(1, [1, 2, 3, 4], end);
-        assert_eq!(outbox.published(), 0);
-        assert!(!post.publish(2) && post.publish(1) && !post.publish(1), "once, and only the staged one");
-        let entry = outbox.entry(1).unwrap();
-        assert_eq!((outbox.ids(entry.ids.unwrap()), outbox.delta(entry.delta), entry.options), (&[5, -1][..], &[7; 16][..], [1, 2, 3, 4]));
-        assert!(outbox.entry(2).is_none());
-    }
-
-    #[test]
-    fn a_full_outbox_waits_and_then_begins_anew() {
-        let outbox = outbox(1 << 20);
-        let mut post = outbox.post();
-        for sequence in 1..=2 {
-            let end = post.room(sequence, 0, None, 500, 1024).unwrap().end;
-            post.stage(sequence, [0; 4], end);
-            assert!(post.publish(sequence));
-        }
-        assert_eq!(post.room(3, 1, None, 500, 1024).err(), Some(Full::Wait));
-        assert_eq!(post.room(3, 2, None, 1 << 30, 1024).err(), Some(Full::Never { room: 1 << 20 }));
-        let end = post.room(3, 2, None, 500, 1024).unwrap().end;
-        post.stage(3, [0; 4], end);
-        assert_eq!(outbox.entry(3).unwrap().delta.start, 0);
-    }
-
-    #[test]
-    fn a_slot_is_read_until_it_is_needed_again() {
-        let outbox = outbox(1 << 20);
-        let mut post = outbox.post();
-        post.set_slots(100);
-        let mut add = |sequence: u64, applied: u64| {
-            let room = post.room(sequence, applied, None, 100, 1024)?;
-            room.delta.fill(sequence as u8);
-            let end = room.end;
-            post.stage(sequence, [0; 4], end);
-            assert!(post.publish(sequence));
-            Ok::<(), Full>(())
-        };
-        let mut copy = [0; 100];
-        assert!(!outbox.copy_slot(1, &mut copy), "nothing stands there yet");
-        (1..SLOTS).for_each(|sequence| add(sequence, sequence - 1).unwrap());
-        assert!(outbox.copy_slot(1, &mut copy) && copy == [1; 100], "it is applied, and still there");
-        add(SLOTS, 0).unwrap();
-        assert!(!outbox.copy_slot(1, &mut copy), "its owner may be writing there");
-        assert!(outbox.copy_slot(2, &mut copy) && copy == [2; 100]);
-        add(SLOTS + 1, 0).unwrap();
-        assert!(!outbox.copy_slot(SLOTS + 1, &mut copy), "the slot is taken by one that is not applied: it stands elsewhere");
-        assert_eq!(outbox.delta(outbox.entry(1).unwrap().delta), [1; 100]);
-        let ids = post.room(SLOTS + 2, SLOTS + 1, Some(2), 100, 1024).unwrap();
-        ids.delta.fill(0xee);
-        let end = ids.end;
-        post.stage(SLOTS + 2, [0; 4], end);
-        assert!(post.publish(SLOTS + 2) && !outbox.copy_slot(SLOTS + 2, &mut copy), "so do rows");
-        assert!(outbox.copy_slot(4, &mut copy) && copy == [4; 100], "and disturb no slot");
-    }
-
-    #[test]
-    fn a_lent_delta_stays_where_it_is_until_it_is_taken_over() {
-        let outbox = outbox(4096);
-        let mut post = outbox.post();
-        let end = post.room(1, 0, None, 100, 1024).unwrap().end;
-        let lent = LentDelta { array: 0, offset: 77 };
-        post.stage_lent(1, [0; 4], lent, end);
-        assert!(post.publish(1));
-        assert_eq!(outbox.entry(1).unwrap().lent, Some(lent));
-        post.take_over(1, &[5; 100]);
-        let entry = outbox.entry(1).unwrap();
-        assert_eq!((entry.lent, outbox.delta(entry.delta)), (None, &[5; 100][..]));
-        let end = post.room(257, 256, None, 8, 1024).unwrap().end;
-        post.stage(257, [0; 4], end);
-        assert_eq!(outbox.entry(257).unwrap().lent, None);
-    }
-
-    #[test]
-    fn progress_of_an_earlier_add_is_not_taken_for_this_ones() {
-        let outbox = outbox(64);
-        outbox.progress_word().set(Outbox::progress_value(7, 4096));
-        assert_eq!((outbox.progress(7), outbox.progress(8)), (4096, 0));
-    }
-
-    #[test]
-    fn entries_that_point_outside_are_not_believed() {
-        let outbox = outbox(4096);
-        let words = &outbox.entries[1];
-        words.sequence.set(1);
-        words.rows.set(WHOLE);
-        words.delta_at.set(u64::MAX);
-        words.delta_len.set(8);
-        assert!(outbox.entry(1).is_none());
-        words.delta_at.set(0);
-        assert!(outbox.entry(1).is_some());
-        words.rows.set(1 << 61);
-        assert!(outbox.entry(1).is_none());
-    }
-}
+mod tests;

@@ -10,6 +10,8 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+#[cfg(not(loom))]
+use crate::prefetch;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What keeps the memory behind a [`Shared`] or a [`Region`] alive.
@@ -142,24 +144,14 @@ impl Region {
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
         self.check(offset, 1);
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch reads nothing and cannot fault; the address lies inside the region (`check`).
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.at.as_ptr().add(offset).cast()) };
-        }
+        prefetch::to_read(self.at.as_ptr().wrapping_add(offset));
     }
 
     /// The same for a line that is going to be written: others' copies of it go meanwhile, not when the writer waits for it.
     #[inline]
     pub(crate) fn prefetch_to_write(&self, offset: usize) {
         self.check(offset, 1);
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: a prefetch writes nothing and cannot fault; the address lies inside the region (`check`).
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.at.as_ptr().add(offset).cast()) };
-        }
+        prefetch::to_write(self.at.as_ptr().wrapping_add(offset));
     }
 
     /// Makes the word at `offset` zero before its record is shown.

@@ -2,7 +2,13 @@
 
 mod thread_jobs;
 
+use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
 use syncline::{AddOptions, Consistency, DType, Element, ErrorKind, Session, Spec, Table, Updater};
+use syncline_testkit::ranks::eventually;
 use thread_jobs::{APART, MANNERS, Manner, TOGETHER, by, job, job_in};
 
 fn add<T: Element + bytemuck::Pod>(table: &Table, delta: &[T], rows: Option<&[i64]>) {
@@ -461,4 +467,84 @@ fn workers_that_wait_for_each_other_are_told_so() {
         }
         session.barrier().unwrap();
     });
+}
+
+#[test]
+fn rows_beyond_what_fits_at_once_are_refused_by_the_call_that_brings_them() {
+    for manner in MANNERS {
+        job_in(manner, 2, "many-rows", |session| {
+            for consistency in [Consistency::Async, Consistency::Sync] {
+                let table = session.create_table(Spec::matrix(4, 60).with_dtype(DType::U8).with_consistency(consistency), None).unwrap();
+                let add =
+                    |rows: usize, wait: bool| table.add(&vec![1; rows * 60], Some(&vec![2; rows]), &AddOptions::default(), wait, by());
+                for wait in [false, true] {
+                    let error = add(1_200_000, wait).expect_err("80 MB with their ids, for a table of 240 bytes");
+                    assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{manner:?}: {error}");
+                    assert!(error.to_string().contains("several calls"), "{manner:?}: {error}");
+                }
+                add(700_000, false).expect("53 MB fit");
+                session.barrier().unwrap();
+                let sum = (2 * 700_000 % 256) as u8;
+                assert_eq!(get::<u8>(&table, Some(&[1, 2]))[59..61], [0, sum], "{manner:?}: what was refused changed nothing");
+            }
+        });
+    }
+}
+
+#[test]
+fn an_initial_value_of_the_wrong_size_fails_everywhere_and_the_next_table_is_the_same_for_all() {
+    for (wrong, manner) in [0, 1].into_iter().flat_map(|wrong| MANNERS.map(|manner| (wrong, manner))) {
+        job_in(manner, 2, &format!("wrong-size-{wrong}"), |session| {
+            let initial = if session.rank() == wrong { vec![1.0_f32; 7] } else { vec![1.0_f32; 10] };
+            let error = session.create_table(Spec::array(10), Some(bytemuck::cast_slice(&initial))).expect_err("a wrong size");
+            let text = error.to_string();
+            assert!(text.contains("7 elements") && text.contains("10"), "{manner:?}: {text}");
+            assert!(session.rank() == wrong || text.contains(&format!("rank {wrong}")), "{manner:?}: {text}");
+            let next = session.create_table(Spec::array(3), Some(bytemuck::cast_slice(&[session.rank() as f32; 3]))).expect("made by all");
+            add(&next, &[1.0_f32; 3], None);
+            session.barrier().unwrap();
+            assert_eq!(get::<f32>(&next, None), [2.0; 3], "{manner:?}");
+        });
+    }
+}
+
+/// Of three that fail, two may be through before the third has looked for their memory.
+#[test]
+fn workers_that_all_fail_to_make_a_table_do_not_wait_for_each_other() {
+    for manner in MANNERS {
+        job_in(manner, 3, "all-fail", |session| {
+            for attempt in 0..200 {
+                let error = session.create_table(Spec::array(10), Some(&[0; 7])).expect_err("a wrong size");
+                assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{manner:?}, attempt {attempt}: {error}");
+            }
+            session.barrier().unwrap();
+        });
+    }
+}
+
+/// Two workers have asked for a table when the third, which they count on, leaves.
+#[test]
+fn a_table_is_made_by_those_who_are_left_when_one_leaves_while_they_ask_for_it() {
+    static ASKING: AtomicU64 = AtomicU64::new(0);
+    fn asks() -> bool {
+        thread_local!(static ASKED: Cell<bool> = const { Cell::new(false) });
+        if !ASKED.replace(true) {
+            ASKING.fetch_add(1, SeqCst);
+        }
+        false
+    }
+    for manner in MANNERS {
+        ASKING.store(0, SeqCst);
+        job_in(manner, 3, "leaves-meanwhile", |session| {
+            if session.rank() == 1 {
+                return eventually("the others ask", Duration::from_secs(20), || ASKING.load(SeqCst) == 2);
+            }
+            let spec = Spec::matrix(5, 2).with_consistency(Consistency::Sync);
+            let table = session.create_table_at(spec, None, "here", by().with_interrupt(asks)).expect("made by those who are left");
+            for round in 1..=3 {
+                add(&table, &[1.0_f32; 10], None);
+                assert_eq!(get::<f32>(&table, None), [2.0 * round as f32; 10], "{manner:?}");
+            }
+        });
+    }
 }

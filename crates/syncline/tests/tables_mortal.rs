@@ -20,7 +20,7 @@ const ROWS: [i64; 4] = [5, 0, 5, 29];
 /// more than are ever added so.
 fn size(kind: &str) -> usize {
     match kind {
-        "async" => 9000,
+        "async" | "async-minus-tally" => 9000,
         _ if kind.ends_with("small") => 700,
         _ => 2100,
     }
@@ -28,8 +28,8 @@ fn size(kind: &str) -> usize {
 
 /// How many adds worker 1 makes, if it lives.
 fn adds(kind: &str) -> u64 {
-    // With so many, worker 1 has to bring the store up to date where worker 0 does not.
-    if kind.contains("late") { 18 } else { 3 }
+    // With so many, worker 1 has to bring the store up to date where worker 0 does not, or brings its tally to the table twice.
+    if kind.contains("late") || kind.contains("tally") { 18 } else { 3 }
 }
 
 fn by() -> Deadline {
@@ -67,6 +67,9 @@ fn worker() {
     let table = session.create_table(spec(&kind), None).expect("made");
     let mut out = std::io::stdout();
     if session.rank() == 1 {
+        if kind.contains("tally") {
+            mortality::pretend_a_crowd();
+        }
         mortality::die_at(std::env::var("MORTAL_STEP").expect("told").parse().expect("a number"));
         for number in 1..=adds(&kind) {
             add(&session, &table, &kind);
@@ -74,6 +77,12 @@ fn worker() {
                 // Fetching makes this worker apply rounds, and die in the middle of them.
                 writeln!(out, "published {number}").expect("a pipe");
                 table.get(&mut vec![0; size(&kind) * 8], None, by()).expect("fetched");
+            }
+            if kind.contains("tally") {
+                let mut values = vec![0_i64; size(&kind)];
+                table.get(bytemuck::cast_slice_mut(&mut values), None, by()).expect("fetched");
+                let sum = if kind.contains("minus") { -(number as i64) } else { number as i64 };
+                assert!(values.iter().all(|value| *value == sum), "a worker reads its own adds: {sum} and not {values:?}");
             }
             writeln!(out, "added {number}").expect("a pipe");
         }
@@ -92,17 +101,18 @@ fn worker() {
     }
     // The barrier flushes, and with continue it waits for the other's end or arrival.
     let mut values = vec![0_i64; size(&kind)];
-    let mut last = Vec::new();
+    let mut last = None;
     while kind.contains("late") && !session.others_are_over() {
         std::thread::park_timeout(Duration::from_millis(1));
     }
     loop {
-        table.get(bytemuck::cast_slice_mut(&mut values), None, by()).expect("fetched");
+        // Asked first, and twice: what the dead one left to be applied is looked for by a get that knows for certain of its death.
         let over = session.others_are_over();
-        if over && last == values {
+        table.get(bytemuck::cast_slice_mut(&mut values), None, by()).expect("fetched");
+        if last.as_ref() == Some(&values) {
             break;
         }
-        last.clone_from(&values);
+        last = over.then(|| values.clone());
         std::thread::park_timeout(Duration::from_millis(if over { 20 } else { 1 }));
     }
     writeln!(out, "values {values:?}").expect("a pipe");
@@ -158,7 +168,7 @@ fn die_at(kind: &str, step: u64) -> bool {
 fn every_moment(kind: &str) {
     let mut step = 1;
     while !die_at(kind, step) {
-        // Every moment of the first two adds, then every seventh of the rest, which are like them.
+        // Every moment of the first two adds, or of the first merge of a tally, then every seventh of the rest, which are like them.
         step += if step < 60 || kind.contains("late") { 1 } else { 7 };
         assert!(step < 2000, "{kind}: it never survives");
     }
@@ -173,6 +183,16 @@ fn async_arrays() {
 #[test]
 fn small_async_arrays() {
     every_moment("async-small");
+}
+
+#[test]
+fn small_async_arrays_in_a_crowd() {
+    every_moment("async-tally-small");
+}
+
+#[test]
+fn async_arrays_of_several_stripes_in_a_crowd() {
+    every_moment("async-minus-tally");
 }
 
 #[test]

@@ -52,6 +52,15 @@ impl Ground {
         (0..self.vigil.topology().world()).filter(|rank| self.vigil.is_over(*rank)).collect()
     }
 
+    /// These ranks, and those that left politely as far as this process knows. A worker leaves between two agreements and is told of before the
+    /// next one comes about, so right after an agreement all who took part know of the same ones.
+    pub(crate) fn and_left(&self, mut gone: Vec<u32>) -> Vec<u32> {
+        gone.extend((0..self.vigil.topology().world()).filter(|rank| self.vigil.has_left(*rank)));
+        gone.sort_unstable();
+        gone.dedup();
+        gone
+    }
+
     /// Whether memory does not reach everybody.
     pub(crate) fn has_links(&self) -> bool {
         self.neighbourhoods.len() > 1

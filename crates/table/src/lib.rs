@@ -26,6 +26,7 @@ mod table;
 mod tables;
 mod together;
 mod updater;
+mod way;
 
 pub use arrays::SharedArray;
 pub use gradient::{GradientStates, StateLane};

@@ -21,8 +21,9 @@ use syncline_wire::codec::{decode_message, encode_message};
 use crate::checkpoint::{Checkpoint, Manifest, SavedLane, SavedRule, SavedTable, ShardRecord, ShardWriter, Verify, prepare, records};
 use crate::partition::{homes, placed};
 use crate::share::{LaneInfo, lanes};
-use crate::table::{Inner, Way};
+use crate::table::Inner;
 use crate::together::Together;
+use crate::way::Way;
 use crate::{Shape, Table};
 
 /// The longest list of workers.

@@ -23,12 +23,14 @@ use syncline_wire::codec::{decode_message, encode_message};
 use crate::gradient::board;
 use crate::ground::Ground;
 use crate::keys::KeyShare;
+use crate::named::check_initial;
 use crate::partition::{Home, homes, placed};
 use crate::share::{LocalShare, Place, Share, bytes_ahead, lanes};
 use crate::spread::{Form, Layout, Places, Reach, Service, Spread, Watch};
-use crate::table::{Inner, Way};
+use crate::table::Inner;
 use crate::tables::Shared;
 use crate::together::Together;
+use crate::way::Way;
 use crate::{Consistency, Shape, Spec, Table, Updater};
 
 /// Tables up to this size take all their memory when they are made (about a second per GiB); larger ones, which are
@@ -45,17 +47,22 @@ pub(crate) fn create(tables: &Shared, number: u32, spec: Spec, initial: Option<&
         .map_err(|error| Error::Configuration { detail: format!("{spec}: {error}\nhint: a shorter name") })?;
     let agreed = job.agree(&format!("table {number}: {spec}"), fingerprint(number, &spec), site, &payload, by)?;
     tables.numbered.store(number + 1, Relaxed); // Its number is used from here on, whatever becomes of it: keys of memory hang on it.
-    // Who is gone is what the lowest worker says: everybody must divide the work among the same ranks.
+    // Who is gone is what the lowest worker says, and who left before all had come, of which everybody heard before the outcome: everybody
+    // must divide the work among the same ranks.
     let (_, _, gone) = decode_message::<(u32, Spec, Vec<u32>)>("table", &agreed.payload, MOST_SPEC)
         .map_err(|error| Error::ContractMismatch { operation: format!("making table `{name}`"), detail: error.to_string() })?;
-    let made = Made { number, name, spec, by_name: false, gone };
+    let made = Made { number, name, spec, by_name: false, gone: ground.and_left(gone) };
     let together = Together { job, what: format!("making table `{}`", made.name), site, by };
-    let opened = made.open_with(tables, worker, initial, by);
+    // A wrong value is this worker's failure in making the table, of which the others hear; they find its memory all the same.
+    let sound = check_initial(&made.spec, initial);
+    let opened = made.open_with(tables, worker, initial.filter(|_| sound.is_ok()), by).and_then(|opened| sound.map(|()| opened));
     let failed = opened.is_err();
     let agreed = together.agree("ready", &[], opened);
-    if failed {
-        // After the agreement, which cannot have come about: nobody looks for this memory any more, and nobody uses it.
-        (0..=ground.workers.len() as u64).for_each(|part| ground.heap.free([memory_key(number), part]));
+    // A worker that was only interrupted, or waited too long, does not know: the others may have agreed.
+    if failed || matches!(agreed, Err(Error::ContractMismatch { .. } | Error::System { .. })) {
+        // Nobody uses this memory. It stays claimed, since an agreement fails as soon as two workers differ: a third may still be on its way here,
+        // and would wait for memory that nobody shares any more. The number is not used again.
+        (0..=ground.workers.len() as u64).for_each(|part| ground.heap.empty([memory_key(number), part]));
     }
     let ((table, settled), _) = agreed?;
     if let Some(share) = settled.needed_by_others(ground) {
@@ -200,7 +207,7 @@ impl Settled {
                 share: Arc::clone(share),
                 keys: self.keys.clone(),
                 row_bytes: self.spec.row_bytes(),
-                eager: self.spec.consistency != Consistency::Sync,
+                consistency: self.spec.consistency,
                 worker,
                 reach: Arc::clone(&self.reach),
                 floats: self.spec.dtype() == DType::F32,
@@ -371,7 +378,7 @@ pub(crate) fn serve(job: &Arc<Job>, ground: &Arc<Ground>) {
                 continue;
             }
             let name = spec.name.clone().unwrap_or_else(|| format!("table {number}"));
-            let made = Made { number, name, spec, by_name: false, gone };
+            let made = Made { number, name, spec, by_name: false, gone: ground.and_left(gone) };
             let (job, ground, kept) = (Arc::clone(&job), Arc::clone(&ground), Arc::clone(&kept));
             // Beside this one: workers that failed to make a table leave it waiting for their memory, and the next table must not.
             let settle = move || match made.settle_in(&ground, Deadline::after(job.timeout())) {

@@ -13,9 +13,9 @@ use syncline_tensor::kernels::quantize::Quantizer;
 use crate::caretaker::Caretaker;
 use crate::fetching::Fetching;
 use crate::gradient::{Gradient, Habits};
-use crate::keys::{KeyShare, Pairs};
-use crate::share::{LocalShare, Selection, Share};
+use crate::share::{Selection, Share};
 use crate::spread::{Code, Manner, Spread};
+use crate::way::Way;
 use crate::{AddOptions, Consistency, Pending, Shape, Spec};
 
 /// A handle on a table. Clones are handles on the same table; any number of threads may use them.
@@ -24,38 +24,6 @@ pub struct Table {
     pub(crate) inner: Arc<Inner>,
     /// The turn of what goes over links; none takes no turns.
     pub(crate) priority: Option<i32>,
-}
-
-/// How this process reaches a table's values.
-pub(crate) enum Way {
-    /// All of them are in shared memory.
-    Here(Arc<LocalShare>),
-    /// Some of them are behind links.
-    Spread(Arc<Spread>),
-    /// Keys, spread over the servers.
-    Keys {
-        spread: Arc<Spread>,
-        /// Those that this process keeps.
-        here: Option<Arc<KeyShare>>,
-    },
-}
-
-impl Way {
-    /// Stores worker 0's value as it is, in the values and in the states that begin with them.
-    pub(crate) fn set_initial(&self, initial: &[u8], spec: &Spec, workers: u32, by: Deadline) -> Result<(), Error> {
-        match self {
-            Way::Here(share) => share.set_initial(initial),
-            Way::Spread(spread) => {
-                spread.write_lane(0, 0, initial, by)?;
-                let states = spec.updater.state_lanes(spec.dtype(), workers);
-                for (index, _) in states.iter().enumerate().filter(|(_, lane)| lane.starts_as_value) {
-                    spread.write_lane(index + 1, 0, initial, by)?;
-                }
-            }
-            Way::Keys { .. } => {}
-        }
-        Ok(())
-    }
 }
 
 /// What one thread at a time has in hand: whoever adds.
@@ -121,6 +89,11 @@ impl Inner {
         self.adds.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// How many adds this worker has made.
+    pub(crate) fn made(&self) -> u64 {
+        self.adds().made
+    }
+
     /// The same for a caller with a deadline: another thread may hold it while its add waits for others.
     #[inline(always)] // Every call on a table begins with it.
     fn adds_by(&self, what: &str, by: Deadline) -> Result<MutexGuard<'_, Adds>, Error> {
@@ -154,108 +127,21 @@ impl Inner {
         }
     }
 
+    /// How many adds of this worker a get contains that is called now.
+    #[inline(always)]
+    fn own_adds(&self, what: &str, by: Deadline) -> Result<u64, Error> {
+        match &self.way {
+            Way::Here(_) => Ok(self.adds_by(what, by)?.made),
+            Way::Spread(spread) | Way::Keys { spread, .. } => Ok(spread.issued()),
+        }
+    }
+
     fn operation(&self, what: &str) -> String {
         format!("table `{}`: {what}", self.name)
     }
 
-    /// The last add that waits to be applied by this process, for the caretaker.
-    pub(crate) fn last_unapplied(&self) -> Option<u64> {
-        match &self.way {
-            Way::Here(share) => share.has_unapplied(self.worker).then(|| share.published(self.worker)),
-            Way::Spread(_) | Way::Keys { .. } => None,
-        }
-    }
-
-    pub(crate) fn apply_left_over(&self, by: Deadline) {
-        if let Way::Here(share) = &self.way {
-            // What goes wrong here goes wrong again in the next call of the user, who can do something about it.
-            let _ = share.settle(self.worker, share.published(self.worker), by);
-        }
-    }
-
     pub(crate) fn forget_noted(&self) {
         self.noted.store(false, Release);
-    }
-
-    /// Returns when what this worker added is applied, as far as that depends on this worker.
-    pub(crate) fn flush(&self, by: Deadline) -> Result<(), Error> {
-        match &self.way {
-            // Rounds wait for others; that this worker's adds count does not.
-            Way::Spread(spread) | Way::Keys { spread, .. } if self.spec.consistency == Consistency::Sync => spread.deliver(by),
-            _ if self.spec.consistency == Consistency::Sync => Ok(()),
-            Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
-            Way::Here(share) if share.has_unapplied(self.worker) => share.settle(self.worker, share.published(self.worker), by),
-            Way::Here(_) => Ok(()),
-        }
-    }
-
-    /// Returns when everything this worker added is applied; in sync mode that needs the others' rounds.
-    pub(crate) fn settle(&self, by: Deadline) -> Result<(), Error> {
-        match &self.way {
-            Way::Here(share) => {
-                let adds = self.adds().made;
-                share.settle(self.worker, adds, by)
-            }
-            Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
-        }
-    }
-
-    /// Rows of a lane as they are.
-    pub(crate) fn read_lane(&self, lane: usize, first_row: u64, out: &mut [u8], by: Deadline) -> Result<(), Error> {
-        match &self.way {
-            Way::Here(share) => share.read_lane(lane, first_row, out, by),
-            Way::Spread(spread) | Way::Keys { spread, .. } => spread.read_lane(lane, first_row, out, by),
-        }
-    }
-
-    /// Overwrites rows of a lane; no updater, no clock.
-    pub(crate) fn write_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
-        match &self.way {
-            Way::Here(share) => share.write_lane(lane, first_row, bytes, by),
-            Way::Spread(spread) | Way::Keys { spread, .. } => spread.write_lane(lane, first_row, bytes, by),
-        }
-    }
-
-    /// The first row of each part of the table that lies somewhere.
-    pub(crate) fn homes_of_rows(&self) -> Vec<u64> {
-        match &self.way {
-            Way::Here(_) => vec![0],
-            Way::Spread(spread) | Way::Keys { spread, .. } => spread.first_rows(),
-        }
-    }
-
-    /// All pairs of a key-value table, server by server.
-    pub(crate) fn export_keys(&self, by: Deadline) -> Result<Vec<Pairs>, Error> {
-        match &self.way {
-            Way::Keys { spread, here } => spread.export(|| here.as_ref().map(|share| share.export()).unwrap_or_default(), by),
-            _ => Ok(Vec::new()),
-        }
-    }
-
-    /// Makes these pairs the whole contents of a key-value table.
-    pub(crate) fn import_keys(&self, keys: &[i64], values: &[u8], by: Deadline) -> Result<(), Error> {
-        match &self.way {
-            Way::Keys { spread, here } => {
-                let take = |keys: &[i64], values: &[u8]| {
-                    if let Some(share) = here {
-                        share.import(keys, values);
-                    }
-                };
-                spread.import(keys, values, take, by)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// No clock waits for this worker any more.
-    pub(crate) fn finish(&self, by: Deadline) -> Result<(), Error> {
-        match &self.way {
-            Way::Here(share) => {
-                share.finish(self.worker);
-                Ok(())
-            }
-            Way::Spread(spread) | Way::Keys { spread, .. } => spread.finish(by),
-        }
     }
 
     /// Rows the call is about, checked against the bytes given.
@@ -335,7 +221,9 @@ impl Inner {
                 let done = match &self.gradient {
                     Some(_) => share.step_now(&mut adds.habits, (self.worker, sequence), rows, delta, by)?,
                     None => {
-                        share.add_alone(rows, options, delta, by)? || share.add_directly(self.worker, sequence, rows, options, delta, by)?
+                        share.add_alone(rows, options, delta, by)?
+                            || share.add_to_tally((self.worker, sequence), rows, delta, None, by)?
+                            || share.add_directly(self.worker, sequence, rows, options, delta, by)?
                     }
                 };
                 if !done {
@@ -352,7 +240,7 @@ impl Inner {
                 drop(adds);
                 if wait {
                     share.settle_adds(self.worker, sequence, by)?;
-                } else if share.has_unapplied(self.worker) && !self.noted.swap(true, AcqRel) {
+                } else if share.has_unapplied(self.worker) && !self.noted.load(Relaxed) && !self.noted.swap(true, AcqRel) {
                     self.caretaker.note(this);
                 }
                 Ok(())
@@ -365,7 +253,7 @@ impl Inner {
         let rows = self.selection("get", out.len(), ids)?;
         match &self.way {
             Way::Here(share) => share.get(self.worker, own_adds, rows, out, by),
-            Way::Spread(spread) | Way::Keys { spread, .. } => spread.get_in(Manner { priority, code: None }, out, ids, by),
+            Way::Spread(spread) | Way::Keys { spread, .. } => spread.get_in(Manner { priority, code: None }, out, ids, own_adds, by),
         }
     }
 
@@ -510,14 +398,14 @@ impl Table {
                 code.round(out)
             }
             Way::Spread(spread) | Way::Keys { spread, .. } => {
-                spread.get_in(Manner { priority: self.priority, code: Some(code) }, out, None, by)
+                spread.get_in(Manner { priority: self.priority, code: Some(code) }, out, None, spread.issued(), by)
             }
         }
     }
 
     /// Fetches the whole table, or one row per id of `rows` in their order, into `out`.
     pub fn get(&self, out: &mut [u8], rows: Option<&[i64]>, by: Deadline) -> Result<(), Error> {
-        let own_adds = self.inner.adds_by("get", by)?.made;
+        let own_adds = self.inner.own_adds("get", by)?;
         self.inner.get(out, rows, own_adds, self.priority, by)
     }
 
@@ -555,7 +443,7 @@ impl Table {
         let cols = inner.spec.row_bytes();
         let bytes = rows.as_ref().map_or(inner.spec.bytes(), |rows| rows.len() * cols);
         inner.selection("get", bytes, rows.as_deref())?;
-        let own_adds = inner.adds().made;
+        let own_adds = inner.own_adds("get", Deadline::after(inner.vigil.timeout()))?;
         let priority = self.priority;
         self.inner.fetching.begin(move || {
             let mut out = vec![0; bytes];
@@ -573,9 +461,8 @@ impl Table {
                 detail: format!("{}: only a matrix knows its changed rows", self.inner.operation("get_changed")),
             });
         }
-        let own_adds = self.inner.adds_by("get_changed", by)?.made;
         let (ids, rows) = match &self.inner.way {
-            Way::Here(share) => share.read_changed(self.inner.worker, own_adds, None, by)?,
+            Way::Here(share) => share.read_changed(self.inner.worker, self.inner.own_adds("get_changed", by)?, None, by)?,
             Way::Spread(spread) | Way::Keys { spread, .. } => return spread.get_changed(out, by),
         };
         let width = self.inner.spec.row_bytes();
@@ -596,7 +483,8 @@ impl Table {
 
     /// Fetches one value per key into `out`; keys never added to read as zero.
     pub fn get_keys(&self, keys: &[i64], out: &mut [u8], by: Deadline) -> Result<(), Error> {
-        self.inner.keys("get", keys, out.len())?.get_in(Manner { priority: self.priority, code: None }, out, Some(keys), by)
+        let spread = self.inner.keys("get", keys, out.len())?;
+        spread.get_in(Manner { priority: self.priority, code: None }, out, Some(keys), spread.issued(), by)
     }
 
     /// How many adds each worker has made, as far as this process knows. Empty where servers elsewhere had to be asked and could

@@ -59,7 +59,6 @@ impl Tables {
     /// Returns when the initial value is in place everywhere.
     pub fn create(&self, spec: Spec, initial: Option<&[u8]>, site: &str, by: Deadline) -> Result<Table, Error> {
         spec.check()?;
-        named::check_initial(&spec, initial)?;
         let mut made = self.shared.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let table = setup::create(&self.shared, self.shared.numbered.load(Relaxed), spec, initial, site, by)?;
         made.push(table.clone());

@@ -27,8 +27,8 @@ impl Handle {
         spec.check().map_err(|error| errors::exception(py, &Error::from(error)))?;
         let dtype = spec.dtype();
         let numpy = Numpy::of(py, dtype)?;
-        let count = spec.bytes() / dtype.size();
-        let initial = initial.map(|initial| Given::numbers(initial, dtype, count, &|| format!("initial value of {spec}"))).transpose()?;
+        // Whether it has the right length all workers hear together, from the table.
+        let initial = initial.map(|initial| Given::any_numbers(initial, dtype, &|| format!("initial value of {spec}"))).transpose()?;
         let site = call_site(py)?;
         let (timeout, worker) = (session.timeout(), session.worker_id());
         let bytes = initial.as_ref().map(Given::bytes);

@@ -39,8 +39,15 @@ impl Hand {
 
     /// Whether another hand took the stripe that this one held last, since then.
     #[inline]
-    pub fn was_followed(&self, store: &Store, index: usize) -> bool {
-        self.left.0 == index && !store.stripe(index).word.is_as_left(self.left.1)
+    pub fn was_followed(&self, store: &Store) -> bool {
+        let (index, left) = self.left;
+        index < store.stripe_count && !store.stripe(index).word.is_as_left(left)
+    }
+
+    /// The same, if that was stripe `index`.
+    #[inline]
+    pub fn was_followed_at(&self, store: &Store, index: usize) -> bool {
+        self.left.0 == index && self.was_followed(store)
     }
 
     /// Its number.

@@ -28,6 +28,7 @@ pub use layout::{Header, LANES_OF_A_CHANGE, Layout, MEASURE_WORDS, Measure, Stam
 use crate::mortality::moment;
 pub use crate::placed::AtomicWord;
 use crate::placed::Shared;
+use crate::prefetch;
 use crate::racing_copy;
 use crate::segment::Segment;
 pub use crate::stripe::{Busy, StripeWord};
@@ -174,28 +175,16 @@ impl Store {
     #[inline]
     pub fn prefetch(&self, lane: usize, elements: Range<u64>, to_change: bool) {
         let Some(at) = self.checked(lane, &elements) else { return };
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-            let stripe = self.stripes.as_ptr().wrapping_add(self.stripe_of(elements.start));
-            let bytes = (elements.end - elements.start) as usize * self.layout.lanes[lane];
-            // SAFETY: a prefetch reads nothing and cannot fault; the addresses lie inside the mapping anyway.
-            unsafe {
-                if to_change {
-                    _mm_prefetch::<_MM_HINT_ET0>(stripe.cast());
-                    for line in (0..bytes.min(512)).step_by(64) {
-                        _mm_prefetch::<_MM_HINT_ET0>(at.as_ptr().wrapping_add(line).cast());
-                    }
-                } else {
-                    _mm_prefetch::<_MM_HINT_T0>(stripe.cast());
-                    for line in (0..bytes.min(512)).step_by(64) {
-                        _mm_prefetch::<_MM_HINT_T0>(at.as_ptr().wrapping_add(line).cast());
-                    }
-                }
-            }
+        let stripe = self.stripes.as_ptr().wrapping_add(self.stripe_of(elements.start));
+        let bytes = (elements.end - elements.start) as usize * self.layout.lanes[lane];
+        let lines = (0..bytes.min(512)).step_by(64).map(|line| at.as_ptr().cast_const().wrapping_add(line));
+        if to_change {
+            prefetch::to_write(stripe);
+            lines.for_each(prefetch::to_write);
+        } else {
+            prefetch::to_read(stripe);
+            lines.for_each(prefetch::to_read);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (at, to_change);
     }
 
     /// Copies elements of one stripe, if nobody changes it meanwhile; tries again a few times before it says who does.

@@ -22,13 +22,18 @@ fn join(generation: u32, count: u64) -> u64 {
 impl Count<'_> {
     /// Counts one up; none when the word has come to a newer generation.
     pub(super) fn next(&self, generation: u32) -> Option<u64> {
+        self.advance(generation, 1)
+    }
+
+    /// Counts so many up.
+    pub(super) fn advance(&self, generation: u32, updates: u64) -> Option<u64> {
         loop {
             let word = self.0.get();
             let (current, count) = split(word);
             if current > generation {
                 return None;
             }
-            let count = if current == generation { count } else { 0 } + 1;
+            let count = if current == generation { count } else { 0 } + updates;
             if self.0.exchange(word, join(generation, count)) {
                 return Some(count);
             }

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use syncline_cluster::{Deadline, Error};
+use syncline_shm::bulletin::Number;
 
+use super::Resolved;
 use super::counts::Counter;
 use super::repeats::Repeats;
 use super::resolve::Steady;
@@ -15,6 +17,16 @@ use crate::share::{LocalShare, Selection};
 pub(crate) struct Habits {
     pub(super) steady: Option<Steady>,
     pub(super) repeats: Repeats,
+    /// The newest rule when the last gradient came.
+    looked_at: Number,
+}
+
+impl Habits {
+    /// The step of whole gradients, if it is the same every time and several may be added up before it is made.
+    #[inline]
+    fn sums(&self) -> Option<&Resolved> {
+        self.steady.as_ref().and_then(Steady::of_sums)
+    }
 }
 
 impl LocalShare {
@@ -28,7 +40,13 @@ impl LocalShare {
         delta: &[u8],
         by: Deadline,
     ) -> Result<bool, Error> {
-        if self.place.spec.consistency != Consistency::Async || self.has_unapplied(worker) {
+        if self.place.spec.consistency != Consistency::Async {
+            return Ok(false);
+        }
+        if self.keeps_sums(habits, rows)? && self.add_to_tally((worker, sequence), rows, delta, habits.sums(), by)? {
+            return Ok(true);
+        }
+        if self.has_unapplied(worker) {
             return Ok(false);
         }
         if self.alone && self.store.header().epoch().get() == 0 {
@@ -38,6 +56,17 @@ impl LocalShare {
             Some(elements) => self.step_one_change(habits, (worker, sequence), rows, elements, delta, by),
             None => Ok(false),
         }
+    }
+
+    /// Whether gradients of all of a small share may wait in a tally, by the newest rule.
+    #[inline]
+    fn keeps_sums(&self, habits: &mut Habits, rows: Selection<'_>) -> Result<bool, Error> {
+        let (Some(tally), Selection::All) = (&self.tally, rows) else { return Ok(false) };
+        if self.gradient().has_changed(&mut habits.looked_at) {
+            self.gradient().look_at_newest(&mut habits.steady)?;
+            tally.set_in_use(habits.sums().is_some());
+        }
+        Ok(habits.sums().is_some())
     }
 
     /// An add that is one change, of elements in one stripe.

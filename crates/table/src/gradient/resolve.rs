@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use syncline_cluster::Error;
-use syncline_optimizer::{KeyState, Optimizer, Progress, Step};
+use syncline_optimizer::{Block, KeyState, Optimizer, Progress, Step};
 use syncline_shm::bulletin::Number;
 use syncline_shm::store::AtomicWord;
+use syncline_tensor::DType;
 
 use super::counts::{Count, Counter, Notes, Stamp};
 use super::{Gradient, Rule};
+use crate::AddOptions;
 use crate::share::Selection;
 
 /// What an add or a round does to every block it meets.
@@ -25,9 +27,39 @@ pub(crate) struct Steady {
     number: Number,
     whole: Resolved,
     rows: Resolved,
+    /// Several whole gradients may be added up first.
+    adds_up: bool,
+}
+
+impl Steady {
+    fn new(resolved: &Resolved) -> Option<Steady> {
+        let rule = &resolved.rule;
+        let adds_up = rule.touched.len() == 1 && rule.optimizer.as_ref().is_some_and(Optimizer::adds_up);
+        let steady = || Steady { number: rule.number, whole: resolved.clone(), rows: resolved.clone().of_rows(), adds_up };
+        rule.is_steady().then(steady)
+    }
+
+    /// The step of a sum of whole gradients, if that is as good as a step by each.
+    #[inline]
+    pub(super) fn of_sums(&self) -> Option<&Resolved> {
+        self.adds_up.then_some(&self.whole)
+    }
 }
 
 impl Resolved {
+    /// What an entry says whose gradient is the sum of so many.
+    pub(crate) fn stamp_of_sum(&self, gradients: u64) -> AddOptions {
+        Stamp { page: self.rule.number.page, count: gradients, updates: gradients }.to_options()
+    }
+
+    /// Makes `new` of `old` by a gradient of the same numbers, from element `at` of the table on. For rules without states.
+    pub(crate) fn step_beside(&self, dtype: DType, at: u64, old: &[u8], grad: &[u8], new: &mut [u8]) {
+        let Some(step) = &self.step else { return };
+        let block = Block { dtype, at, weight: new, grad_dtype: dtype, grad, states: &mut [] };
+        let done = step.apply_from(old, block, None);
+        assert!(done.is_ok(), "a step on {dtype}: {done:?}");
+    }
+
     /// Whether a gradient of rows leaves the other rows as they are.
     pub(crate) fn is_lazy(&self) -> bool {
         self.step.as_ref().is_some_and(Step::is_lazy)
@@ -96,11 +128,34 @@ impl Gradient {
         }
         let stamp = self.stamp(Some(count.word))?;
         let resolved = self.resolve_add(stamp)?;
-        if resolved.rule.is_steady() {
-            let (whole, rows) = (resolved.clone(), resolved.clone().of_rows());
-            *steady = Some(Steady { number: whole.rule.number, whole, rows });
-        }
+        *steady = Steady::new(&resolved);
         Ok(Some(if whole { resolved } else { resolved.of_rows() }))
+    }
+
+    /// Whether there is a newer rule than `last`, which becomes the newest.
+    #[inline]
+    pub(super) fn has_changed(&self, last: &mut Number) -> bool {
+        let newest = self.board.newest();
+        std::mem::replace(last, newest) != newest
+    }
+
+    /// Works out the step of the newest rule, if it is always the same.
+    #[cold]
+    pub(super) fn look_at_newest(&self, steady: &mut Option<Steady>) -> Result<(), Error> {
+        let rule = self.newest()?;
+        *steady = match rule.is_steady() && rule.optimizer.is_some() {
+            true => Steady::new(&self.step_of(rule, 1, 1, None)?),
+            false => None,
+        };
+        Ok(())
+    }
+
+    /// Counts the gradients of a sum that has been stepped by.
+    pub(crate) fn count_sum(&self, count: &AtomicWord, options: &AddOptions) {
+        let Some(stamp) = Stamp::of_options(options) else { return };
+        if let Ok(rule) = self.rule(stamp.page) {
+            Count(count).advance(rule.generation(), stamp.count);
+        }
     }
 
     /// Tells the family of update `count`, and hears of the largest; of interest only to schedules.

@@ -7,6 +7,7 @@ use syncline_shm::array::Lent;
 use syncline_shm::outbox::{Entry, Outbox};
 use syncline_shm::store::{Hand, Hold, Progress};
 
+use super::tally::Tally;
 use super::{Emit, LocalShare};
 use crate::AddOptions;
 use crate::updater::{Block, apply, apply_into_both};
@@ -68,9 +69,14 @@ impl Add<'_> {
 impl LocalShare {
     /// The add with this number, if it makes sense for this share.
     pub(crate) fn published_add(&self, worker: u32, sequence: u64) -> Result<Add<'_>, Error> {
+        let entry = self.outboxes[worker as usize].entry(sequence);
+        self.add_of(worker, sequence, entry)
+    }
+
+    fn add_of(&self, worker: u32, sequence: u64, entry: Option<Entry>) -> Result<Add<'_>, Error> {
         let outbox = &self.outboxes[worker as usize];
         let sorted = self.sorts_rows();
-        let add = outbox.entry(sequence).and_then(|entry| {
+        let add = entry.and_then(|entry| {
             let lent = match entry.lent {
                 Some(lent) => Some(self.place.arrays.lent(lent, entry.delta.len())?),
                 None => None,
@@ -92,14 +98,22 @@ impl LocalShare {
     ///
     /// True when all values went to `emit`: the last add covered the whole share and was applied from its beginning by this call.
     /// Another thread of this process, or a rescuer, may have applied it meanwhile, or a part of it.
-    pub(crate) fn apply_published(&self, worker: u32, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<bool, Error> {
+    pub(crate) fn apply_published(&self, worker: u32, emit: Option<&mut dyn Emit>, by: Deadline) -> Result<bool, Error> {
+        let _no_more_comes = self.tally.as_ref().map(Tally::lock);
+        self.apply_all_published(worker, emit, by)
+    }
+
+    /// The same for who has the lock of the tally in hand, where there is one.
+    pub(super) fn apply_all_published(&self, worker: u32, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<bool, Error> {
         let outbox = &self.outboxes[worker as usize];
         let backs_up = self.place.spec.updater.backup_lane(worker, self.place.workers.len() as u32).is_some();
         let mut hand = self.hand();
         let mut emitted = false;
         let published = outbox.published();
-        for sequence in outbox.applied() + 1..=published {
-            let add = self.published_add(worker, sequence)?;
+        let tally = outbox.tally();
+        let first = if tally.is_some() { published } else { outbox.applied() + 1 };
+        for sequence in first..=published {
+            let add = self.add_of(worker, sequence, tally.clone().or_else(|| outbox.entry(sequence)))?;
             if add.entry.ids.is_none() {
                 self.take_turns(&hand, worker, sequence);
             }
@@ -110,6 +124,9 @@ impl LocalShare {
                 _ if self.gradient.is_some() => self.step_published(&mut hand, &add, emit, by)?,
                 None => self.apply_whole(&mut hand, &add, emit, by)?,
                 Some(ids) => self.apply_rows(&mut hand, &add, ids, by)?,
+            }
+            if let (Some(tally), Some(gradient)) = (&tally, &self.gradient) {
+                gradient.count_sum(self.store.header().count(), &AddOptions::from_bits(tally.options));
             }
             outbox.set_applied(sequence);
         }

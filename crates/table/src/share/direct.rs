@@ -47,7 +47,7 @@ impl LocalShare {
         let mut post = self.post(worker)?;
         let mut hand = self.hand();
         let index = self.store.stripe_of(elements.start);
-        if hand.was_followed(&self.store, index) {
+        if hand.was_followed_at(&self.store, index) && !self.puts_adds_together() {
             self.turns.met(sequence, bytes);
         }
         let mut hold = self.take(&mut hand, index, by)?;

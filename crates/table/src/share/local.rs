@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use syncline_cluster::{Deadline, Error, Vigil};
 use syncline_shm::bell::Bell;
 use syncline_shm::bulletin::Bulletin;
-use syncline_shm::outbox::{Full, Outbox, Post};
+use syncline_shm::outbox::{Full, Outbox, Post, fill_from};
 use syncline_shm::store::{Hand, Layout, Store, block_elements};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::copy_past_cache;
 
 use super::changed::Answer;
-use super::emit::IntoArray;
+use super::emit::{IntoArray, IntoSink};
 use super::replica::Replica;
+use super::tally::Tally;
 use super::turns::Turns;
 use super::{Emit, LaneInfo, Selection, Share};
 use crate::arrays::Arrays;
@@ -33,7 +34,7 @@ pub(crate) const LEAST_IN_FLIGHT: usize = 1 << 20;
 const APPLY_AT_ONCE: usize = 256 << 10;
 /// From this size of all workers' arrays together, deltas are staged past the cache: each worker has three arrays in use (delta,
 /// outbox, result), and what does not fit into a cache only pushes out the table.
-const STAGED_PAST_CACHE: usize = 64 << 20;
+const STAGED_PAST_CACHE: usize = 32 << 20;
 /// From this size on, a result goes past the cache into the caller's array: a core's own cache does not hold it for whoever reads it
 /// next, and the lines that it overwrites need not be fetched. Measured in `kernels/both.rs`.
 const GOT_PAST_CACHE: usize = 4 << 20;
@@ -117,6 +118,8 @@ pub(crate) struct LocalShare {
     pub(super) turns: Turns,
     /// The last state as this worker knows it, where that saves a way.
     pub(super) replica: Option<Replica>,
+    /// What this worker has added and not brought to the table, where that saves ways.
+    pub(crate) tally: Option<Tally>,
     /// Where the neighbours sleep.
     bells: Vec<syncline_shm::Shared<Bell>>,
     /// Deaths that were looked after.
@@ -133,11 +136,14 @@ impl LocalShare {
         let me = place.vigil.me();
         let hand = place.hands.iter().position(|rank| *rank == me).expect("this process is in its neighbourhood") as u32;
         let bytes = store.layout().elements as usize * place.spec.dtype().size();
-        let replica = Replica::for_share(&place, bytes);
+        let (replica, tally) = (Replica::for_share(&place, bytes), Tally::for_share(&place, bytes));
         let post = |outbox: &Arc<Outbox>| {
             let mut post = outbox.post();
             if replica.is_some() {
                 post.set_slots(bytes);
+            }
+            if tally.is_some() {
+                post.set_sides(bytes);
             }
             Mutex::new(post)
         };
@@ -165,6 +171,7 @@ impl LocalShare {
             stages_past_cache: bytes * workers >= STAGED_PAST_CACHE,
             turns: Turns::new(),
             replica,
+            tally,
             bells: place.hands.iter().filter_map(|rank| place.vigil.bell(*rank)).collect(),
             store,
             outboxes,
@@ -186,7 +193,13 @@ impl LocalShare {
 
     /// Copies a delta to where it is staged.
     pub(crate) fn copy_delta(&self, room: &mut [u8], delta: &[u8]) {
-        if self.stages_past_cache && delta.len() == self.bytes() { copy_past_cache(room, delta) } else { room.copy_from_slice(delta) }
+        if self.stages_past_cache && delta.len() == self.bytes() {
+            copy_past_cache(room, delta);
+        } else if self.place.spec.consistency == Consistency::Sync {
+            fill_from(delta, room);
+        } else {
+            room.copy_from_slice(delta);
+        }
     }
 
     /// The name of an operation on this table, for errors.
@@ -385,7 +398,7 @@ impl LocalShare {
     pub(crate) fn get(&self, worker: u32, own_adds: u64, rows: Selection<'_>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
         self.enter("get")?;
         match rows {
-            Selection::All if self.get_by_replica(worker, own_adds, out, by)? => Ok(()),
+            Selection::All if self.get_by_replica(worker, own_adds, out, by)? || self.get_beside_tally(worker, out, by)? => Ok(()),
             Selection::All => {
                 let element = self.dtype.size();
                 self.catch_up(worker, own_adds, Some(&mut IntoArray { past_cache: out.len() >= GOT_PAST_CACHE, out, element }), by)
@@ -528,8 +541,7 @@ impl Share for LocalShare {
         self.enter("get")?;
         match rows {
             Selection::All => {
-                let mut emit =
-                    IntoSink { sink, ready: Vec::with_capacity(STRIPE), next: 0, element: self.dtype.size(), early: Default::default() };
+                let mut emit = IntoSink::new(self.dtype.size(), sink);
                 self.catch_up(worker, own_adds, Some(&mut emit), by)?;
                 emit.flush()
             }
@@ -596,43 +608,4 @@ pub(crate) fn lanes(spec: &Spec, workers: u32) -> Vec<LaneInfo> {
     let states = spec.updater.state_lanes(spec.dtype(), workers).into_iter();
     let states = states.map(|lane| LaneInfo { row_bytes: cols * lane.dtype.size(), name: lane.name, dtype: lane.dtype });
     std::iter::once(values).chain(states).chain(gradient::notes_lane(spec)).collect()
-}
-
-/// Hands stripes on in order. An apply may begin in the middle; what comes before its turn waits.
-struct IntoSink<'a> {
-    sink: &'a mut dyn FnMut(&[u8]) -> Result<(), Error>,
-    ready: Vec<u8>,
-    /// The element that comes next, behind those in `ready`.
-    next: u64,
-    element: usize,
-    early: std::collections::BTreeMap<u64, Vec<u8>>,
-}
-
-impl IntoSink<'_> {
-    fn flush(&mut self) -> Result<(), Error> {
-        if !self.ready.is_empty() {
-            (self.sink)(&self.ready)?;
-            self.ready.clear();
-        }
-        Ok(())
-    }
-}
-
-impl Emit for IntoSink<'_> {
-    fn block(&mut self, first: u64, values: &[u8]) {
-        if first != self.next {
-            self.early.insert(first, values.to_vec());
-            return;
-        }
-        self.ready.extend_from_slice(values);
-        self.next += (values.len() / self.element) as u64;
-        while let Some(values) = self.early.remove(&self.next) {
-            self.ready.extend_from_slice(&values);
-            self.next += (values.len() / self.element) as u64;
-        }
-    }
-
-    fn stripe_done(&mut self) -> Result<(), Error> {
-        if self.ready.len() >= STRIPE { self.flush() } else { Ok(()) }
-    }
 }

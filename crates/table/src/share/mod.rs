@@ -12,6 +12,7 @@ mod replica;
 mod rescue;
 mod rounds;
 mod taking;
+mod tally;
 mod turns;
 
 use std::ops::Range;

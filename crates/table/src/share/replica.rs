@@ -10,7 +10,7 @@
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use syncline_cluster::{Deadline, Error};
-use syncline_shm::outbox::SLOTS;
+use syncline_shm::outbox::slots;
 use syncline_shm::store::Progress;
 
 use super::rounds::steps_done;
@@ -19,10 +19,12 @@ use crate::updater::apply_in_place;
 use crate::{Consistency, Updater};
 
 /// All workers' deltas of a round together that each of them may fetch: beyond it the ways between the cores are busier than one more exchange costs.
-const FETCHED: usize = 32 << 10;
-/// So many rounds the store may be behind before worker 0 brings it up, and twice as many before anybody does.
-const BEHIND: u64 = 8;
-const _: () = assert!(2 * BEHIND < SLOTS, "outboxes have room while the store is behind");
+const FETCHED: usize = 64 << 10;
+
+/// So many rounds the store may be behind before worker 0 brings it up, and twice as many before anybody does: outboxes have room for more.
+fn behind(bytes: usize) -> u64 {
+    (slots(bytes) / 3).min(8)
+}
 
 /// The state of a table after a round.
 pub(super) struct Replica(Mutex<State>);
@@ -110,7 +112,7 @@ impl LocalShare {
     /// Makes `values` the store's, if they are those of a later round and it is this worker's turn to.
     fn bring_up_store(&self, worker: u32, round: u64, values: &[u8], by: Deadline) -> Result<(), Error> {
         let rounds = self.store.header().rounds();
-        let patience = if worker == 0 { BEHIND } else { 2 * BEHIND };
+        let patience = behind(values.len()) * if worker == 0 { 1 } else { 2 };
         if round < rounds.get() + patience {
             return Ok(());
         }

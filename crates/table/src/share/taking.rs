@@ -293,6 +293,8 @@ impl LocalShare {
         let bell = vigil.my_bell();
         let ahead = if let Consistency::Bounded(bound) = self.place.spec.consistency { bound.into() } else { 0 };
         let mut told: Option<(u32, WaitGuard)> = None;
+        // A worker of another host that is served here waits there: this process would speak for itself, and see circles that are none.
+        let waits_itself = self.place.workers[me as usize] == vigil.me();
         loop {
             // Looked at before the dead are looked after, so that nobody dies unnoticed between the two.
             let deaths = vigil.deaths();
@@ -316,7 +318,9 @@ impl LocalShare {
                 workers.clone().filter(left).for_each(|worker| Share::finish(self, worker as u32));
             }
             // Told once and kept: a circle is one of waits that stand.
-            if let Some(first) = missing().first().copied().filter(|first| slow && told.as_ref().is_none_or(|(rank, _)| rank != first)) {
+            if let Some(first) =
+                missing().first().copied().filter(|first| slow && waits_itself && told.as_ref().is_none_or(|(rank, _)| rank != first))
+            {
                 drop(told.take());
                 told = Some((first, vigil.waiting(first, waits::GET)));
             }
@@ -324,7 +328,7 @@ impl LocalShare {
                 Ok(()) => return Ok(()),
                 Err(WaitError::Timeout) if !by.expired() => {
                     let missing = missing();
-                    let Some(first) = missing.first().filter(|_| slow && started.elapsed() > PERSISTENT) else { continue };
+                    let Some(first) = missing.first().filter(|_| slow && waits_itself && started.elapsed() > PERSISTENT) else { continue };
                     if let Some(circle) = vigil.circle_in_words(*first, waits::GET) {
                         let detail = format!(
                             "waits for rank {first} to make add {goal} too{circle}\nhint: in sync mode every worker makes the same calls on a table in the same order"

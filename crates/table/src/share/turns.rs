@@ -1,4 +1,4 @@
-//! Workers that add to the same few kilobytes in tight loops take turns.
+//! Workers that add to the same few kilobytes in tight loops, and whose adds cannot be put together (`tally`), take turns.
 //!
 //! They would otherwise hand the cache lines to and fro with every add, which costs far more than the adds. So who finds that another hand has
 //! been at the table since its last add, and has been adding without pause itself, leaves it alone for some microseconds. Who adds now and then never waits.
@@ -15,6 +15,7 @@ use syncline_cluster::{Deadline, Error};
 use syncline_shm::store::Hand;
 
 use super::LocalShare;
+use super::tally::Tally;
 use crate::Consistency;
 
 /// Tables up to this size stay in a core's own cache for a turn, together with what is added and fetched.
@@ -27,7 +28,7 @@ fn turn(bytes: usize) -> u64 {
 
 /// Who adds less often than this, in nanoseconds, has other things to do: waiting for its turn would cost it more than the lines.
 fn hurry(bytes: usize) -> u64 {
-    2_500 + bytes as u64 / 8
+    2_500 + bytes as u64 / 4
 }
 
 /// When this process last found that another had been at a table of its own, and which of its adds that was.
@@ -45,19 +46,27 @@ impl Turns {
     /// Another hand has been there since add `sequence` or just before it: lets it go on for a moment if both are in a hurry. True when it did.
     #[cold]
     pub(super) fn met(&self, sequence: u64, bytes: usize) -> bool {
-        let now = || self.since.elapsed().as_nanos() as u64;
-        let start = now();
-        let adds = sequence.saturating_sub(self.sequence.swap(sequence, Relaxed));
-        let mut at = start;
-        let hurries = is_in_a_hurry(start.saturating_sub(self.met.load(Relaxed)), adds, bytes);
+        let hurries = self.hurries(sequence, bytes);
         if hurries {
-            while at < start + turn(bytes) {
+            let start = self.now();
+            while self.now() < start + turn(bytes) {
                 (0..8).for_each(|_| std::hint::spin_loop());
-                at = now();
             }
+            self.met.store(self.now(), Relaxed);
         }
-        self.met.store(at, Relaxed);
         hurries
+    }
+
+    /// Another hand has been there: whether this worker has been adding without pause since the last one was.
+    #[cold]
+    pub(super) fn hurries(&self, sequence: u64, bytes: usize) -> bool {
+        let now = self.now();
+        let adds = sequence.saturating_sub(self.sequence.swap(sequence, Relaxed));
+        is_in_a_hurry(now.saturating_sub(self.met.swap(now, Relaxed)), adds, bytes)
+    }
+
+    fn now(&self) -> u64 {
+        self.since.elapsed().as_nanos() as u64
     }
 }
 
@@ -74,7 +83,7 @@ impl LocalShare {
             return;
         }
         let last = (self.first_stripe(worker) + stripes - 1) % stripes;
-        if hand.was_followed(&self.store, last) {
+        if hand.was_followed_at(&self.store, last) {
             self.turns.met(sequence, self.bytes());
         }
     }
@@ -94,7 +103,12 @@ impl LocalShare {
     }
 
     fn has_turns(&self) -> bool {
-        self.place.spec.consistency == Consistency::Async && self.bytes() <= LARGEST
+        self.place.spec.consistency == Consistency::Async && !self.puts_adds_together() && self.bytes() <= LARGEST
+    }
+
+    /// Whether whole adds of a crowd go into tallies.
+    pub(super) fn puts_adds_together(&self) -> bool {
+        self.tally.as_ref().is_some_and(Tally::is_in_use)
     }
 }
 

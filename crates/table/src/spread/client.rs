@@ -1,6 +1,7 @@
 //! A table with parts elsewhere, as a worker holds it.
 //!
-//! Operations take turns with the parts; each runs in its caller's thread. An add that nobody waits for is copied into a queue
+//! Operations take turns with the parts; each runs in its caller's thread. What may have to wait for other workers asks in its turn and
+//! waits outside of it ([`asking`](super::asking)). An add that nobody waits for is copied into a queue
 //! and sent by the *courier*, a thread of the table; whoever comes next (a get, a flush) empties the queue first, so that a
 //! worker reads its own writes and nobody waits for the courier to wake up.
 //!
@@ -8,19 +9,23 @@
 //! would, the rest into the queue, which holds one large delta at a time; adds over several servers, and those that are sealed
 //! (which takes longer than a copy), into the queue. A get writes each byte once, from the socket to its place, where rows are neighbours.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error};
 
+use super::adds::Load;
 use super::baton::{Baton, Held, NoTurn};
+use super::courier::Queue;
 use super::gate::{self, Gates};
 use super::layout::Layout;
 use super::line::Line;
-use super::parts::{At, Load, Member, Pairs, Parts, Rest, split};
+use super::parts::{At, Member, Pairs, Parts, split};
 use super::reach::{Places, Reach};
+use super::replies::Replies;
 use super::words::Code;
 use crate::AddOptions;
 use crate::share::{LaneInfo, Share};
@@ -29,8 +34,8 @@ use crate::share::{LaneInfo, Share};
 const SMALL: usize = 64 << 10;
 /// Waiting for the network longer than it takes to copy at this rate (bytes per microsecond) saves nothing.
 const COPIES: usize = 4000;
-/// What the queue holds besides one large delta.
-const QUEUED: usize = 4 << 20;
+/// What one add of rows may bring to a part besides twice all that the part holds: what outboxes have room for, less their slots.
+const ROOM_FOR_ROWS: usize = 62 << 20;
 
 /// What a table is, as far as moving its rows goes.
 #[derive(Debug, Clone)]
@@ -51,25 +56,19 @@ pub(crate) struct Spread {
     courier: Option<JoinHandle<()>>,
 }
 
-struct Table {
-    places: Arc<Places>,
+pub(super) struct Table {
+    pub(super) places: Arc<Places>,
     form: Form,
-    reach: Arc<dyn Reach>,
-    parts: Baton<Parts>,
-    queue: Mutex<Queue>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    adds: VecDeque<QueuedAdd>,
-    /// Bytes that wait or are being sent.
-    bytes: usize,
-    /// A buffer to be used again: fresh pages are slow.
-    spare: Vec<u8>,
-    /// Why a queued add failed; the next call hears of it, and what was queued behind it is dropped.
-    failed: Option<Error>,
-    closing: bool,
+    pub(super) reach: Arc<dyn Reach>,
+    pub(super) parts: Baton<Parts>,
+    /// Adds that this worker has made, sent or queued: what a get contains that is called now.
+    pub(super) issued: Arc<AtomicU64>,
+    /// How many answers about changed rows each part has given, in the hands of whoever asks for more.
+    changes: Baton<Vec<u64>>,
+    /// What comes back from the parts elsewhere.
+    replies: Vec<Arc<Replies>>,
+    pub(super) queue: Mutex<Queue>,
+    pub(super) changed: Condvar,
 }
 
 /// How a caller wants something moved.
@@ -81,21 +80,8 @@ pub(crate) struct Manner {
     pub(crate) code: Option<Code>,
 }
 
-struct QueuedAdd {
-    what: What,
-    delta: Vec<u8>,
-}
-
-/// What the bytes in the queue are.
-enum What {
-    /// A delta.
-    Add { ids: Option<Vec<i64>>, options: AddOptions, code: Option<Code>, priority: Option<i32> },
-    /// The end of one that is under way to this part: nothing may overtake it.
-    Rest { part: usize },
-}
-
 impl Manner {
-    fn load(self, delta: &[u8]) -> Load<'_> {
+    pub(super) fn load(self, delta: &[u8]) -> Load<'_> {
         self.code.map_or(Load::Rows(delta), |code| Load::Words(code, delta))
     }
 }
@@ -121,8 +107,13 @@ impl Spread {
                     At::There(Box::new(Line::new(link, server, places.table, &places.name, gates.to(server))))
                 }
             };
-            members.push(Member { at, made: 0, received: 0 });
+            members.push(Member { at, made: 0 });
         }
+        let replies = members.iter().filter_map(|member| match &member.at {
+            At::There(line) => Some(Arc::clone(line.replies())),
+            At::Here(_) => None,
+        });
+        let (replies, changes, issued) = (replies.collect(), Baton::new(vec![0; members.len()]), Arc::new(AtomicU64::new(0)));
         let parts = Parts {
             worker,
             workers: places.workers.clone(),
@@ -136,8 +127,10 @@ impl Spread {
             broken: None,
             finished: false,
             priority: None,
+            issued: Arc::clone(&issued),
         };
-        let table = Arc::new(Table { places, form, reach, parts: Baton::new(parts), queue: Mutex::default(), changed: Condvar::new() });
+        let (parts, queue, changed) = (Baton::new(parts), Mutex::default(), Condvar::new());
+        let table = Arc::new(Table { places, form, reach, parts, issued, changes, replies, queue, changed });
         let courier = {
             let table = Arc::clone(&table);
             std::thread::Builder::new().name("syncline-courier".into()).spawn(move || table.deliver())
@@ -171,14 +164,15 @@ impl Spread {
         };
         if manner.code.is_none() {
             table.check_len("add", delta.len(), ids)?;
+            table.check_room(ids)?;
         }
         if wait {
             let mut parts = table.turn("add", by)?;
             parts.set_priority(manner.priority);
             parts.add(ids, manner.load(delta), options, by)?;
-            let settled = parts.settle(by);
-            parts.surface(by)?;
-            return settled;
+            table.issued.fetch_add(1, AcqRel);
+            let settling = parts.ask_settled(by)?;
+            return table.outside(parts, by, || settling.wait(by));
         }
         let touched = split(&table.form.layout, &table.places.name, "add", ids, table.form.everywhere)?.len();
         if touched <= 1
@@ -188,7 +182,9 @@ impl Spread {
             parts.surface(by)?;
             parts.set_priority(manner.priority);
             if delta.len() <= SMALL && !(delta.len() as u64 > gate::SMALL && parts.would_wait()) {
-                return parts.add(ids, manner.load(delta), options, by);
+                parts.add(ids, manner.load(delta), options, by)?;
+                table.issued.fetch_add(1, AcqRel);
+                return Ok(());
             }
             let patience = Duration::from_micros((delta.len() / COPIES) as u64);
             if manner.code.is_none()
@@ -196,23 +192,28 @@ impl Spread {
                 && let Some(rest) = parts.add_some(ids, delta, options, patience, by)?
             {
                 table.keep_rest(rest, delta); // before anybody else gets the parts
+                table.issued.fetch_add(1, AcqRel);
                 return Ok(());
             }
         }
         table.enqueue(delta, ids, options, manner, by)
     }
 
-    /// Fetches the whole table or one row per id into `out`.
-    pub(crate) fn get_in(&self, manner: Manner, out: &mut [u8], ids: Option<&[i64]>, by: Deadline) -> Result<(), Error> {
+    /// Adds that this worker has made.
+    ///
+    /// Asked when a get is called. Adds that other threads make while it waits for its turn are theirs: waiting for what they wait for, it might
+    /// wait for a worker whose threads all wait for this one.
+    pub(crate) fn issued(&self) -> u64 {
+        self.table.issued.load(Acquire)
+    }
+
+    /// Fetches the whole table or one row per id into `out`, after the first `own_adds` adds of this worker.
+    pub(crate) fn get_in(&self, manner: Manner, out: &mut [u8], ids: Option<&[i64]>, own_adds: u64, by: Deadline) -> Result<(), Error> {
         self.table.check_len("get", out.len(), ids)?;
         let mut parts = self.table.turn("get", by)?;
         parts.set_priority(manner.priority);
-        let got = match manner.code {
-            Some(code) => parts.get_words(code, out, by),
-            None => parts.get(ids, out, by),
-        };
-        parts.surface(by)?;
-        got
+        let fetch = parts.ask_rows(ids, manner.code, own_adds, by)?;
+        self.table.outside(parts, by, || fetch.bring(out, by))
     }
 
     /// Adds and fetches; the delta goes out from where it is.
@@ -226,30 +227,35 @@ impl Spread {
         by: Deadline,
     ) -> Result<(), Error> {
         self.table.check_len("add_get", delta.len(), ids)?;
+        self.table.check_room(ids)?;
         self.table.check_len("add_get", out.len(), ids)?;
         let mut parts = self.table.turn("add_get", by)?;
         parts.set_priority(manner.priority);
         parts.add(ids, Load::Rows(delta), options, by)?;
-        let got = parts.get(ids, out, by);
-        parts.surface(by)?;
-        got
+        self.table.issued.fetch_add(1, AcqRel);
+        let fetch = parts.ask_rows(ids, None, u64::MAX, by)?;
+        self.table.outside(parts, by, || fetch.bring(out, by))
     }
 
     /// Fetches into `out`, which holds the whole table, what others changed since this worker's last call; the ids, ascending.
     pub(crate) fn get_changed(&self, out: &mut [u8], by: Deadline) -> Result<Vec<i64>, Error> {
         self.table.check_len("get_changed", out.len(), None)?;
+        let own_adds = self.issued();
+        // What an answer told is not told again, so one comes after the other.
+        let mut received = self.table.changes.take(by).map_err(|why| self.table.no_turn("get_changed", why, by))?;
         let mut parts = self.table.turn("get_changed", by)?;
-        let got = parts.get_changed(out, by);
-        parts.surface(by)?;
-        got
+        let changes = parts.ask_changes(&received, own_adds, by)?;
+        let changed = self.table.outside(parts, by, || changes.bring(out, by))?;
+        // Only now: who fails on the way has told its caller of no row, of whichever part.
+        received.iter_mut().for_each(|received| *received += 1);
+        Ok(changed)
     }
 
     /// Returns when every add of this worker is applied everywhere.
     pub(crate) fn settle(&self, by: Deadline) -> Result<(), Error> {
         let mut parts = self.table.turn("flush", by)?;
-        let settled = parts.settle(by);
-        parts.surface(by)?;
-        settled
+        let settling = parts.ask_settled(by)?;
+        self.table.outside(parts, by, || settling.wait(by))
     }
 
     /// Returns when every add of this worker counts, applied or not.
@@ -334,14 +340,9 @@ impl Drop for Spread {
 }
 
 impl Table {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // nobody panics while holding it
-    }
-
     /// The parts, after everything queued before is sent and what went wrong with it is told.
     fn turn(&self, operation: &str, by: Deadline) -> Result<Held<'_, Parts>, Error> {
         let mut parts = self.parts.take(by).map_err(|why| self.no_turn(operation, why, by))?;
-        parts.forsake();
         self.send_queued(&mut parts, by);
         if let Some(error) = self.queue().failed.take() {
             return Err(error);
@@ -353,7 +354,25 @@ impl Table {
         }
     }
 
-    fn no_turn(&self, operation: &str, why: NoTurn, by: Deadline) -> Error {
+    /// Waits for what was asked: outside of the turn where that may take as long as other workers like. What went wrong while nobody waited is
+    /// told first.
+    fn outside<T>(&self, mut parts: Held<'_, Parts>, by: Deadline, wait: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        if !self.form.everywhere {
+            let brought = wait();
+            parts.surface(by)?;
+            return brought;
+        }
+        drop(parts);
+        let brought = wait();
+        if self.replies.iter().any(|replies| replies.has_refused())
+            && let Ok(mut parts) = self.parts.take(by)
+        {
+            parts.surface(by)?;
+        }
+        brought
+    }
+
+    pub(super) fn no_turn(&self, operation: &str, why: NoTurn, by: Deadline) -> Error {
         let operation = format!("{operation} of {}", self.places.name);
         match why {
             NoTurn::Interrupted => Error::Interrupted { operation, waited: by.waited() },
@@ -364,95 +383,6 @@ impl Table {
                 waited: by.waited(),
                 hint: "raise SYNCLINE_TIMEOUT if it only needs longer".into(),
             },
-        }
-    }
-
-    /// Copies an add into the queue when there is room.
-    fn enqueue(&self, delta: &[u8], ids: Option<&[i64]>, options: &AddOptions, manner: Manner, by: Deadline) -> Result<(), Error> {
-        const NAP: Duration = Duration::from_millis(200);
-        let mut queue = self.queue();
-        if let Some(error) = queue.failed.take() {
-            return Err(error);
-        }
-        while queue.bytes > 0 && queue.bytes + delta.len() > QUEUED {
-            if by.interrupted() {
-                return Err(self.no_turn("add", NoTurn::Interrupted, by));
-            }
-            if by.expired() {
-                return Err(self.no_turn("add", NoTurn::Late, by));
-            }
-            queue = self.changed.wait_timeout(queue, by.slice(NAP)).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
-        }
-        queue.bytes += delta.len();
-        let mut copy = std::mem::take(&mut queue.spare);
-        drop(queue); // copying takes a while; this thread's next add cannot overtake it, and those of others have no order
-        copy.clear();
-        copy.extend_from_slice(delta);
-        let what = What::Add { ids: ids.map(<[i64]>::to_vec), options: *options, code: manner.code, priority: manner.priority };
-        self.queue().adds.push_back(QueuedAdd { what, delta: copy });
-        self.changed.notify_all();
-        Ok(())
-    }
-
-    /// Copies what the network has not taken to the front of the queue.
-    fn keep_rest(&self, rest: Rest, delta: &[u8]) {
-        let bytes = &delta[rest.bytes];
-        if bytes.is_empty() {
-            return;
-        }
-        let mut queue = self.queue();
-        queue.bytes += bytes.len();
-        let mut copy = std::mem::take(&mut queue.spare);
-        drop(queue);
-        copy.clear();
-        copy.extend_from_slice(bytes);
-        self.queue().adds.push_front(QueuedAdd { what: What::Rest { part: rest.part }, delta: copy });
-        self.changed.notify_all();
-    }
-
-    /// Sends what is queued, in order.
-    fn send_queued(&self, parts: &mut Parts, by: Deadline) {
-        loop {
-            let mut queue = self.queue();
-            let Some(add) = queue.adds.pop_front() else { return };
-            let hopeful = queue.failed.is_none();
-            drop(queue);
-            let sent = match &add.what {
-                What::Rest { part } => parts.add_rest(*part, &add.delta, by),
-                What::Add { ids, options, code, priority } if hopeful => {
-                    parts.set_priority(*priority);
-                    let manner = Manner { code: *code, priority: *priority };
-                    parts.add(ids.as_deref(), manner.load(&add.delta), options, by)
-                }
-                What::Add { .. } => Ok(()),
-            };
-            let mut queue = self.queue();
-            if let Err(error) = sent {
-                queue.failed = Some(error);
-            }
-            queue.bytes -= add.delta.len();
-            if add.delta.capacity() > queue.spare.capacity() {
-                queue.spare = add.delta;
-            }
-            drop(queue);
-            self.changed.notify_all();
-        }
-    }
-
-    /// The courier's life: sends what nobody else has sent yet.
-    fn deliver(&self) {
-        loop {
-            let mut queue = self.queue();
-            while queue.adds.is_empty() && !queue.closing {
-                queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
-            }
-            if queue.adds.is_empty() {
-                return;
-            }
-            drop(queue);
-            if let Ok(mut parts) = self.parts.take(Deadline::never()) {
-                self.send_queued(&mut parts, Deadline::after(self.reach.timeout()));
-            }
         }
     }
 
@@ -471,6 +401,32 @@ impl Table {
             None => "a key-value table needs a list of keys".into(),
         };
         Err(Error::ShapeMismatch { operation, detail })
+    }
+
+    /// Refuses rows that the outbox of a part has no room for: whoever adds them hears it now, and not from its next call.
+    fn check_room(&self, ids: Option<&[i64]>) -> Result<(), Error> {
+        let (Some(ids), Layout::Ranges(ranges)) = (ids, &self.form.layout) else { return Ok(()) };
+        // Where rounds are put together each id stands there with its place.
+        let row = self.form.row_bytes + if self.form.everywhere { 16 } else { 8 };
+        if ids.len().saturating_mul(row) <= ROOM_FOR_ROWS {
+            return Ok(());
+        }
+        let pieces = split(&self.form.layout, &self.places.name, "add", Some(ids), false)?;
+        for piece in &pieces {
+            let (rows, held) = (piece.places.len(), ranges[piece.part].end - ranges[piece.part].start);
+            let most = 2 * held as usize * (self.form.row_bytes + 8) + ROOM_FOR_ROWS;
+            if rows * row > most {
+                return Err(Error::ShapeMismatch {
+                    operation: format!("add of {}", self.places.name),
+                    detail: format!(
+                        "{rows} rows in one add are more than fit at once: {} bytes with their ids, of which the servers of these rows take {most}\n\
+                         hint: add them in several calls, or add up rows with the same id first",
+                        rows * row
+                    ),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Bytes of the whole table.

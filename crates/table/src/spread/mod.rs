@@ -2,13 +2,21 @@
 //!
 //! ```text
 //!  worker: Spread ── Parts ─┬─ Here: a share in this process's memory
-//!                           └─ There: Line ═══ link ═══ Service ── the share, in a server's memory
+//!                           └─ There: Line, Replies ═══ link ═══ Service, WaitingRoom ── the share, in a server's memory
 //! ```
+//! A worker's threads take turns with the parts and share the links; what waits for other workers waits outside of both ([`asking`],
+//! [`waiting_room`]).
+//!
 //! [`protocol`] has the decisions, without a socket; [`messages`] the bytes. Key-value tables go the same way: their
 //! parts are the servers' maps, and ids are keys.
 
+mod adds;
+mod answering;
+mod asking;
 mod baton;
 mod client;
+mod copies;
+mod courier;
 mod estate;
 mod gate;
 mod layout;
@@ -20,9 +28,11 @@ mod parts;
 pub(crate) mod protocol;
 mod reach;
 mod refusal;
+mod replies;
 mod server;
 #[cfg(test)]
 mod tests;
+mod waiting_room;
 mod words;
 
 pub(crate) use client::{Form, Manner, Spread};

@@ -6,10 +6,10 @@ use std::time::Duration;
 use syncline_cluster::{Deadline, Error};
 
 use super::layout::{Piece, Places};
-use super::line::Line;
 use super::messages::{Reply, Rows};
 use super::parts::Pairs;
 use super::reach::Reach;
+use super::replies::{Arrival, Question};
 use super::words::Code;
 use crate::share::Selection;
 
@@ -107,7 +107,7 @@ impl<'a> Target<'a> {
 
 /// Reads the reply to a get: straight to its place where its rows are neighbours.
 pub(super) fn receive_rows(
-    line: &mut Line,
+    question: &Question,
     piece: &Piece<'_>,
     row_bytes: usize,
     out: &mut [u8],
@@ -115,52 +115,60 @@ pub(super) fn receive_rows(
     by: Deadline,
 ) -> Result<(), Error> {
     const CHUNK: usize = 1 << 20;
-    let reply = line.reply("get", reach, by)?;
-    let count = data(reply, "get", line.left(), row_bytes)?;
+    let mut arrival = question.reply("get", reach, by)?;
+    let count = data(&arrival, "get", row_bytes)?;
     if count != piece.places.len() {
         return Err(mismatch("get", format!("{count} rows came where {} were asked for", piece.places.len())));
     }
     if let Places::Run(run) = &piece.places {
-        return line.read("get", &mut out[run.start * row_bytes..run.end * row_bytes], reach, by);
+        return arrival.read("get", &mut out[run.start * row_bytes..run.end * row_bytes], reach, by);
     }
     let mut target = Target::new(&piece.places, row_bytes);
     let mut chunk = vec![0; CHUNK.min(count * row_bytes)];
-    while line.left() > 0 {
-        let next = chunk.len().min(line.left() as usize);
-        line.read("get", &mut chunk[..next], reach, by)?;
+    while arrival.left() > 0 {
+        let next = chunk.len().min(arrival.left() as usize);
+        arrival.read("get", &mut chunk[..next], reach, by)?;
         target.take(out, &chunk[..next])?;
     }
     target.check("get")
 }
 
 /// Reads the reply to a get in fewer bits, straight to its place.
-pub(super) fn receive_words(line: &mut Line, code: Code, out: &mut [u8], reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
-    let reply = line.reply("get", reach, by)?;
-    let (left, numbers) = (line.left(), out.len() / 4);
-    match reply {
-        Reply::Data { rows } if rows == numbers as u64 && code.takes(left, rows) => {}
+pub(super) fn receive_words(question: &Question, code: Code, out: &mut [u8], reach: &dyn Reach, by: Deadline) -> Result<(), Error> {
+    let mut arrival = question.reply("get", reach, by)?;
+    let (left, numbers) = (arrival.left(), out.len() / 4);
+    match &arrival.reply {
+        Reply::Data { rows } if *rows == numbers as u64 && code.takes(left, *rows) => {}
         Reply::Data { rows } => return Err(mismatch("get", format!("{rows} numbers in {left} bytes came where {numbers} were asked for"))),
-        other => return Err(unexpected("get", &other)),
+        other => return Err(unexpected("get", other)),
     }
-    code.decode_from(left as usize, out, &mut |room| line.read("get", room, reach, by))
+    code.decode_from(left as usize, out, &mut |room| arrival.read("get", room, reach, by))
 }
 
 /// Reads a reply of ids and rows.
-pub(super) fn receive_pairs(line: &mut Line, operation: &str, row_bytes: usize, reach: &dyn Reach, by: Deadline) -> Result<Pairs, Error> {
-    let count = data(line.reply(operation, reach, by)?, operation, line.left(), 8 + row_bytes)?;
+pub(super) fn receive_pairs(
+    question: &Question,
+    operation: &str,
+    row_bytes: usize,
+    reach: &dyn Reach,
+    by: Deadline,
+) -> Result<Pairs, Error> {
+    let mut arrival = question.reply(operation, reach, by)?;
+    let count = data(&arrival, operation, 8 + row_bytes)?;
     let mut ids = vec![0; count * 8];
-    line.read(operation, &mut ids, reach, by)?;
+    arrival.read(operation, &mut ids, reach, by)?;
     let mut bytes = vec![0; count * row_bytes];
-    line.read(operation, &mut bytes, reach, by)?;
+    arrival.read(operation, &mut bytes, reach, by)?;
     Ok((words(&ids).collect(), bytes))
 }
 
 /// How many rows a reply announces, if its payload has as many.
-pub(super) fn data(reply: Reply, operation: &str, left: u64, row_bytes: usize) -> Result<usize, Error> {
-    match reply {
-        Reply::Data { rows } if rows.checked_mul(row_bytes as u64) == Some(left) => Ok(rows as usize),
+pub(super) fn data(arrival: &Arrival<'_>, operation: &str, row_bytes: usize) -> Result<usize, Error> {
+    let left = arrival.left();
+    match &arrival.reply {
+        Reply::Data { rows } if rows.checked_mul(row_bytes as u64) == Some(left) => Ok(*rows as usize),
         Reply::Data { rows } => Err(mismatch(operation, format!("{rows} rows of {row_bytes} bytes were announced in {left} bytes"))),
-        other => Err(unexpected(operation, &other)),
+        other => Err(unexpected(operation, other)),
     }
 }
 

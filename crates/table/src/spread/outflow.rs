@@ -1,15 +1,17 @@
 //! A reply that is sent while it is made.
 //!
 //! Its length is known before its first byte, so the header goes first and the pieces follow as they come. Small pieces are
-//! gathered, because each send is a system call; until the first of them has left, an error can still be told.
+//! gathered, because each send is a system call; until the first of them has left, an error can still be told, and the link is free for
+//! other replies.
 
 use syncline_cluster::{Deadline, Error};
 use syncline_transport::{LinkError, OutFrame, SendHalf};
 use syncline_wire::{Fingerprint, Kind};
 
+use super::answering::{Sender, Trouble, sending};
+use super::baton::Held;
 use super::gate::{self, Gate, Pass};
 use super::messages::Reply;
-use super::server::Trouble;
 
 /// What is gathered before it is sent.
 const GATHERED: usize = 256 << 10;
@@ -18,13 +20,14 @@ const LARGE: usize = 48 << 10;
 
 /// A reply under way.
 pub(crate) struct Outflow<'a> {
-    send: &'a mut dyn SendHalf,
+    send: &'a Sender,
+    /// The link, from the first byte to the last.
+    held: Option<Held<'a, Box<dyn SendHalf>>>,
     sequence: u64,
     table: Fingerprint,
     rows: u64,
     total: u64,
     left: u64,
-    begun: bool,
     gathered: Vec<u8>,
     lost: Option<LinkError>,
     by: Deadline,
@@ -40,8 +43,9 @@ enum Turn<'a> {
 
 impl<'a> Outflow<'a> {
     /// A reply of so many rows, in `total` bytes.
-    pub(crate) fn new(send: &'a mut dyn SendHalf, sequence: u64, table: Fingerprint, rows: u64, total: u64, by: Deadline) -> Outflow<'a> {
-        Outflow { send, sequence, table, rows, total, left: total, begun: false, gathered: Vec::new(), lost: None, by, turn: Turn::No }
+    pub(crate) fn new(send: &'a Sender, sequence: u64, table: Fingerprint, rows: u64, total: u64, by: Deadline) -> Outflow<'a> {
+        let (held, gathered, lost, turn) = (None, Vec::new(), None, Turn::No);
+        Outflow { send, held, sequence, table, rows, total, left: total, gathered, lost, by, turn }
     }
 
     /// The same, behind `gate` with this priority if it is large.
@@ -81,11 +85,11 @@ impl<'a> Outflow<'a> {
         }
         match made {
             Ok(()) if self.left == 0 => Ok(self.flush()?),
-            Ok(()) if !self.begun => {
+            Ok(()) if self.held.is_none() => {
                 let detail = format!("a share gave {} bytes too few", self.left);
                 Err(Trouble::Refuse(Error::System { operation: "reply".into(), detail }))
             }
-            Err(error) if !self.begun => Err(Trouble::Refuse(error)),
+            Err(error) if self.held.is_none() => Err(Trouble::Refuse(error)),
             _ => Err(Trouble::Link(LinkError::Broken { since: "a reply could not be finished" })),
         }
     }
@@ -99,16 +103,15 @@ impl<'a> Outflow<'a> {
     }
 
     fn emit(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
-        if self.begun {
+        if let Some(held) = &mut self.held {
             if let Turn::Has(pass) = &self.turn {
                 pass.progress();
             }
-            return if bytes.is_empty() { Ok(()) } else { self.send.piece(bytes, self.by) };
+            return if bytes.is_empty() { Ok(()) } else { held.piece(bytes, self.by) };
         }
         if let Turn::Wanted(gate, priority) = self.turn {
             self.turn = Turn::Has(gate.enter(priority, self.by));
         }
-        self.begun = true;
         let meta = Reply::Data { rows: self.rows }.encode();
         let payload = [bytes];
         let frame = OutFrame {
@@ -118,6 +121,6 @@ impl<'a> Outflow<'a> {
             payload: &payload,
             ..OutFrame::new(Kind::TABLE_REPLY)
         };
-        self.send.begin(&frame, self.total, self.by)
+        self.held.insert(sending(self.send, self.by)?).begin(&frame, self.total, self.by)
     }
 }

@@ -5,25 +5,30 @@
 //! pass over the table instead of two. A request that makes no sense is answered with a refusal and changes nothing. When the link ends, the worker's
 //! estate is settled (see [`estate`](super::estate)).
 //!
-//! Cost: one thread per remote worker and table, asleep in the kernel between requests; 256 KiB of buffer while it answers.
+//! What has to wait for other workers waits in a [room](super::waiting_room) of its own, and is overtaken by what comes behind it.
+//!
+//! Cost: one thread per remote worker and table, asleep in the kernel between requests, and a second one once a request had to wait; 256 KiB
+//! of buffer while it answers.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error};
-use syncline_transport::{Head, Link, LinkError, OutFrame, RecvHalf, SendHalf};
+use syncline_transport::{Head, Link, LinkError, RecvHalf};
 use syncline_wire::Kind;
 
+use super::answering::{Answering, Trouble, Wanted, Wish, soon};
+use super::baton::Baton;
 use super::estate;
 use super::gate::Gate;
 use super::line::read_exactly;
-use super::messages::{Bounds, Refusal, Reply, Request, Rows};
+use super::messages::{Bounds, Reply, Request, Rows};
 use super::moving::{bytes_of_ids, words};
-use super::outflow::Outflow;
 use super::protocol::{Answer, Ward};
 use super::reach::{Places, Reach};
-use super::words::Making;
+use super::waiting_room::WaitingRoom;
+use crate::Consistency;
 use crate::keys::KeyShare;
 use crate::share::{Selection, Share};
 
@@ -40,8 +45,8 @@ pub(crate) struct Service {
     pub(crate) keys: Option<Arc<KeyShare>>,
     /// Bytes of a row, or of a key's value.
     pub(crate) row_bytes: usize,
-    /// Adds are applied as soon as they count, while nobody waits for it; not where they wait for a round.
-    pub(crate) eager: bool,
+    /// Whom a get waits for. Adds are applied as soon as they count, while nobody waits for it, unless they wait for a round.
+    pub(crate) consistency: Consistency,
     /// The worker's id.
     pub(crate) worker: u32,
     /// The job.
@@ -78,9 +83,12 @@ impl Service {
 
     /// Serves over `link` until it ends, then settles what the worker leaves.
     pub(crate) fn serve(&self, link: Link) {
+        let severer = link.severer();
         let (send, recv) = link.split();
+        let answering = Answering { service: self.clone(), send: Arc::new(Baton::new(send)) };
+        let room = WaitingRoom::new(answering.clone(), severer);
         let ward = Ward::new(self.share.published(self.worker));
-        let mut session = Session { service: self, send, recv, ward, unapplied: None };
+        let mut session = Session { service: self, answering, room, recv, ward, unapplied: None };
         let goodbye = session.run();
         let held = session.ward.held();
         drop(session);
@@ -96,7 +104,8 @@ impl Service {
 /// One link's conversation.
 struct Session<'a> {
     service: &'a Service,
-    send: Box<dyn SendHalf>,
+    answering: Answering,
+    room: WaitingRoom,
     recv: Box<dyn RecvHalf>,
     ward: Ward,
     /// The last add, as long as nobody has looked whether it is applied.
@@ -177,30 +186,16 @@ impl Session<'_> {
             },
             Request::Get { own_adds, rows, patience, priority } => {
                 let ids = self.ids(rows)?;
-                let count = ids.as_ref().map_or_else(|| share.rows().end - share.rows().start, |ids| ids.len() as u64);
-                let selection = ids.as_deref().map_or(Selection::All, Selection::Rows);
-                let mut flow = self.outflow(head, count, service.row_bytes).in_turn(&service.gate, priority);
-                let read = share.read(worker, own_adds, selection, &mut |bytes| flow.take(bytes), soon(patience));
-                return flow.end(read);
+                return self.receive(head, own_adds, Wish::Rows { ids, priority }, patience);
             }
             Request::GetWords { own_adds, code, patience, priority } => {
-                let numbers = (share.rows().end - share.rows().start) * (service.row_bytes / 4) as u64;
-                let bytes = code.quantizer().encoded_len(numbers as usize) as u64;
-                let by = self.at_most();
-                let flow = Outflow::new(self.send.as_mut(), head.header.sequence, service.places.table, numbers, bytes, by);
-                let (mut flow, mut making) = (flow.in_turn(&service.gate, priority), Making::new(code));
-                let mut sink = |bytes: &[u8]| making.take(bytes, &mut |words| flow.take(words));
-                let read = share.read(worker, own_adds, Selection::All, &mut sink, soon(patience));
-                let read = read.and_then(|()| making.end(&mut |words| flow.take(words)));
-                return flow.end(read);
+                return self.receive(head, own_adds, Wish::Words { code, priority }, patience);
             }
             Request::Changed { own_adds, received, patience } => {
-                let (ids, rows) = share.read_changed(worker, own_adds, Some(received), soon(patience))?;
-                return self.pairs(head, &ids, &rows);
+                return self.receive(head, own_adds, Wish::Changed { received }, patience);
             }
             Request::Settle { sequence, patience, ref lost } => {
-                share.settle(worker, sequence, soon(patience))?;
-                estate::wait_for_verdicts(worker, &service.places.workers, lost, &**share, &*service.reach, soon(patience))?;
+                return self.receive(head, sequence, Wish::Settled { lost: lost.clone() }, patience);
             }
             Request::Finish => {
                 // The reply first: with its last worker finished this process may leave, and its links with it.
@@ -210,7 +205,7 @@ impl Session<'_> {
             }
             Request::Clocks => {
                 let clocks: Vec<i64> = (0..service.places.workers.len()).map(|worker| share.published(worker as u32) as i64).collect();
-                let mut flow = self.outflow(head, clocks.len() as u64, 8);
+                let mut flow = self.answering.outflow(head.header.sequence, clocks.len() as u64, 8);
                 let sent = flow.take(&bytes_of_ids(&clocks));
                 return flow.end(sent);
             }
@@ -221,7 +216,7 @@ impl Session<'_> {
             Request::Export => {
                 let keys = service.keys.as_ref().ok_or_else(|| contract("save", "this is not a key-value table"))?;
                 let (keys, values) = keys.export();
-                return self.pairs(head, &keys, &values);
+                return self.answering.pairs(head.header.sequence, &keys, &values);
             }
             Request::Import { pairs } => {
                 let keys = service.keys.as_ref().ok_or_else(|| contract("load", "this is not a key-value table"))?;
@@ -232,6 +227,11 @@ impl Session<'_> {
         }
         self.reply(head, &Reply::Done)?;
         Ok(())
+    }
+
+    /// Answers what may have to wait for other workers, now or later.
+    fn receive(&mut self, head: &Head, own_adds: u64, wish: Wish, patience: u32) -> Result<(), Trouble> {
+        Ok(self.room.receive(Wanted { number: head.header.sequence, own_adds, wish, by: soon(patience) })?)
     }
 
     /// Takes an add over: ids into a list, rows straight into the share's memory.
@@ -286,7 +286,7 @@ impl Session<'_> {
     /// Does now, while the worker asks for nothing, what its next get would wait for.
     fn apply(&mut self) {
         if let Some(sequence) = self.unapplied.take()
-            && self.service.eager
+            && self.service.consistency != Consistency::Sync
         {
             // A failure shows again, to somebody who waits.
             let _ = self.service.share.settle(self.service.worker, sequence, Deadline::after(self.service.reach.timeout()));
@@ -297,7 +297,7 @@ impl Session<'_> {
         const CHUNK: usize = 1 << 20;
         let share = Arc::clone(&self.service.share);
         let lane_bytes = self.check_lane("save", lane, first_row, rows)?;
-        let mut flow = self.outflow(head, rows, lane_bytes);
+        let mut flow = self.answering.outflow(head.header.sequence, rows, lane_bytes);
         let step = (CHUNK / lane_bytes.max(1)).max(1) as u64;
         let mut buffer = vec![0; step.min(rows) as usize * lane_bytes];
         let mut result = Ok(());
@@ -358,68 +358,20 @@ impl Session<'_> {
         Ok(Some(ids))
     }
 
-    fn pairs(&mut self, head: &Head, ids: &[i64], rows: &[u8]) -> Result<(), Trouble> {
-        let mut flow = self.outflow(head, ids.len() as u64, 8 + self.service.row_bytes);
-        let sent = flow.take(&bytes_of_ids(ids)).and_then(|()| flow.take(rows));
-        flow.end(sent)
+    fn reply(&self, head: &Head, reply: &Reply) -> Handled {
+        self.answering.reply(head.header.sequence, reply)
     }
 
-    fn outflow(&mut self, head: &Head, rows: u64, row_bytes: usize) -> Outflow<'_> {
-        let by = self.at_most();
-        // Rows and their size were checked against what a frame may carry.
-        Outflow::new(self.send.as_mut(), head.header.sequence, self.service.places.table, rows, rows * row_bytes as u64, by)
+    fn refuse(&self, head: &Head, error: &Error) -> Handled {
+        self.answering.refuse(head.header.sequence, error)
     }
 
-    fn reply(&mut self, head: &Head, reply: &Reply) -> Handled {
-        let meta = reply.encode();
-        let frame = OutFrame {
-            sequence: head.header.sequence,
-            fingerprint: self.service.places.table,
-            meta: &meta,
-            ..OutFrame::new(Kind::TABLE_REPLY)
-        };
-        let by = self.at_most();
-        self.send.send(&frame, by)
-    }
-
-    fn refuse(&mut self, head: &Head, error: &Error) -> Handled {
-        if matches!(error, Error::Closed { .. }) {
-            // It is this process that ends, not the worker's: whoever loses the link asks who is to blame.
-            return Err(LinkError::Severed);
-        }
-        self.reply(head, &Reply::Refused(Refusal::of(error)))
-    }
-
-    /// How long the worker may take to send or to read the rest of something.
+    /// How long the worker may take to send the rest of something.
     fn at_most(&self) -> Deadline {
-        Deadline::after(self.service.reach.timeout())
-    }
-}
-
-/// Why a request was not answered as asked.
-pub(crate) enum Trouble {
-    /// The worker is told.
-    Refuse(Error),
-    /// There is no telling.
-    Link(LinkError),
-}
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble::Refuse(error)
-    }
-}
-
-impl From<LinkError> for Trouble {
-    fn from(error: LinkError) -> Trouble {
-        Trouble::Link(error)
+        self.answering.at_most()
     }
 }
 
 fn contract(operation: &str, detail: &str) -> Error {
     Error::ContractMismatch { operation: operation.into(), detail: detail.into() }
-}
-
-fn soon(patience: u32) -> Deadline {
-    Deadline::after(Duration::from_millis(patience.into()))
 }

@@ -22,13 +22,15 @@ use super::model::{Model, Push, bytes_of};
 use crate::gathered::soon;
 
 const LIMIT: Duration = Duration::from_secs(60);
-const PUSHES: usize = 3;
 const ROWS: [i64; 4] = [5, 0, 5, 29];
 
 struct Case {
     spec: Spec,
     optimizer: Optimizer,
     by_rows: bool,
+    /// Worker 1 pretends that others are always at the table: it adds its gradients up, all of them exact, and steps by the sum.
+    crowded: bool,
+    pushes: usize,
 }
 
 /// `async adam`, `sync lamb rows half`: consistency, optimizer, and how gradients look.
@@ -41,16 +43,24 @@ fn case(kind: &str) -> Case {
     // Two blocks and a bit, or so few that they are added without a detour; rows lie in one stripe.
     let spec = if by_rows { Spec::matrix(30, 70) } else { Spec::matrix(1, if small { 700 } else { 2100 }) };
     let spec = spec.with_consistency(consistency).with_dtype(if half { DType::F16 } else { DType::F32 }).with_updater(Updater::Gradient);
-    Case { spec: spec.named("w").with_family(1), optimizer, by_rows }
+    let crowded = rest.contains(&"crowded");
+    Case { spec: spec.named("w").with_family(1), optimizer, by_rows, crowded, pushes: if crowded { 18 } else { 3 } }
+}
+
+impl Case {
+    /// What numbers are parts of: where they are added up in any order, one of which sums are exact.
+    fn part(&self, usual: f64) -> f64 {
+        if self.crowded { 64.0 } else { usual }
+    }
 }
 
 fn push(case: &Case, number: usize) -> Push {
     let (rows, count) = if case.by_rows { (Some(ROWS.to_vec()), 4 * 70) } else { (None, case.spec.bytes() / case.spec.dtype().size()) };
-    Push { rows, numbers: (0..count).map(|index| ((index * 13 + number * 7) % 200) as f64 / 100.0 - 1.0).collect() }
+    Push { rows, numbers: (0..count).map(|index| ((index * 13 + number * 7) % 200) as f64 / case.part(100.0) - 1.0).collect() }
 }
 
 fn initial(case: &Case) -> Vec<f64> {
-    (0..case.spec.bytes() / case.spec.dtype().size()).map(|index| (index % 23) as f64 / 10.0 - 1.0).collect()
+    (0..case.spec.bytes() / case.spec.dtype().size()).map(|index| (index % 23) as f64 / case.part(10.0) - 1.0).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -87,8 +97,11 @@ fn mortal_worker() {
     job.barrier(soon()).expect("both live");
     let mut out = std::io::stdout();
     if job.rank() == 1 {
+        if case.crowded {
+            mortality::pretend_a_crowd();
+        }
         mortality::die_at(variable("MORTAL_STEP").parse().expect("a number"));
-        for number in 0..PUSHES {
+        for number in 0..case.pushes {
             add(&push(&case, number));
             writeln!(out, "published {number}").expect("a pipe");
             table.get(&mut values, None, soon()).expect("fetched"); // Applies what waits, and dies in the middle of it.
@@ -101,7 +114,7 @@ fn mortal_worker() {
     }
     if sync {
         let nothing = Push { rows: Some(Vec::new()), numbers: Vec::new() };
-        (0..PUSHES).for_each(|_| add(&nothing));
+        (0..case.pushes).for_each(|_| add(&nothing));
     }
     // What the dead one left is looked after by the first call that knows for certain of its death; values and states must be of one time.
     let mut last = None;
@@ -131,7 +144,7 @@ fn expected(case: &Case, pushes: usize) -> Vec<String> {
     let mut model = Model::new(case.spec.dtype(), cols, &initial(case), Key::from("w"));
     model.set_rule(Some(case.optimizer.clone()), false);
     let nothing = Push { rows: Some(Vec::new()), numbers: Vec::new() };
-    for number in 0..PUSHES {
+    for number in 0..case.pushes {
         match (case.spec.consistency, number < pushes) {
             (_, true) if case.spec.consistency == Consistency::Sync => model.push(&[&nothing, &push(case, number)]),
             (_, true) => model.push(&[&push(case, number)]),
@@ -164,7 +177,7 @@ fn die_at(kind: &str, step: u64) -> bool {
     let found: Vec<&str> =
         survivor.stdout.lines().filter_map(|line| line.split_once("values ").or(line.split_once("state "))).map(|(_, hex)| hex).collect();
     let case = case(kind);
-    let steps: Vec<usize> = (0..=PUSHES).filter(|pushes| expected(&case, *pushes) == found).collect();
+    let steps: Vec<usize> = (0..=case.pushes).filter(|pushes| expected(&case, *pushes) == found).collect();
     assert!(!steps.is_empty(), "the table holds no whole number of steps\n{context}");
     let right = steps.iter().any(|steps| (published..=published + 1).contains(steps));
     assert!(right, "{steps:?} gradients are in the table, {published} were acknowledged\n{context}");
@@ -185,6 +198,11 @@ fn moments(kind: &str) {
 #[test]
 fn a_death_in_an_async_gradient_leaves_whole_steps() {
     ["async adam", "async adam small", "async adam rows half", "async sgd small", "async sgd rows"].into_iter().for_each(moments);
+}
+
+#[test]
+fn a_death_among_gradients_that_are_added_up_leaves_whole_gradients() {
+    ["async test small crowded", "async test crowded"].into_iter().for_each(moments);
 }
 
 #[test]

@@ -171,6 +171,35 @@ fn async_gradients_step_one_by_one_whoever_adds() {
     }
 }
 
+#[cfg(debug_assertions)]
+#[test]
+fn gradients_of_a_crowd_are_added_up_counted_and_go_by_the_rule_of_their_time() {
+    const PUSHES: usize = 50;
+    syncline_shm::mortality::pretend_a_crowd();
+    let found = job("crowd", &["both"; 2], TransportChoice::Auto, |job, tables, _| {
+        let spec = Spec::array(700).with_updater(Updater::Gradient).with_family(4);
+        let table = tables.create(spec, Some(&bytes_of(DType::F32, &[0.5; 700])), "here", soon()).expect("made");
+        let mut values = vec![0; 2800];
+        for rescale in [1.0, 100.0] {
+            let rule = Optimizer::create("test", &[("rescale_grad", rescale.into())]).expect("known");
+            tables.set_rule(4, Some(rule), true, soon()).expect("set");
+            job.barrier(soon()).expect("all live");
+            for _ in 0..PUSHES {
+                table.add(&bytes_of(DType::F32, &[1.0; 700]), None, &AddOptions::default(), false, soon()).expect("added");
+                table.get(&mut values, None, soon()).expect("got");
+            }
+            tables.flush(soon()).expect("applied");
+            job.barrier(soon()).expect("all live");
+        }
+        table.get(&mut values, None, soon()).expect("got");
+        let states = table.states(soon()).expect("states");
+        job.barrier(soon()).expect("all live");
+        (values, states.state.count)
+    });
+    let wanted = bytes_of(DType::F32, &[0.5 + 2.0 * 50.0 * 101.0; 700]);
+    assert!(found.iter().flatten().all(|(values, count)| *values == wanted && *count == Some(4 * PUSHES as u64)), "{found:?}");
+}
+
 #[test]
 fn a_round_goes_by_the_entry_of_its_lowest_worker_and_never_by_an_older_rule_than_the_last() {
     let adding = || Some(Optimizer::create("test", &[]).expect("known"));

@@ -78,6 +78,9 @@ impl Naive {
                 Ok(found) => return Ok(found),
                 Err(missing) => missing,
             };
+            if by.interrupted() {
+                return Err(Error::Interrupted { operation: "wait".into(), waited: by.waited() });
+            }
             if by.expired() {
                 let missing = missing.iter().map(|worker| Who { rank: *worker, host: "test".into(), pid: 1 }).collect();
                 return Err(Error::Timeout {

@@ -236,8 +236,8 @@ impl Hand {
 
     fn ask(&mut self, world: &World, share: usize, request: &Request, payload: &[u8]) -> Result<Reply, Error> {
         let reach = world.hub.seat(0);
-        self.lines[share].ask(request, &[payload], &*reach, soon())?;
-        self.lines[share].reply("test", &*reach, soon())
+        let question = self.lines[share].ask(request, &[payload], &*reach, soon())?;
+        question.reply("test", &*reach, soon()).map(|arrival| arrival.reply.clone())
     }
 }
 

@@ -152,7 +152,7 @@ fn throughput_of_add_and_get_over_tcp() {
             share,
             keys: None,
             row_bytes: 4,
-            eager: true,
+            consistency: Consistency::Async,
             worker: 0,
             reach: hub.seat(FIRST_SERVER),
             floats: true,

@@ -81,6 +81,7 @@ impl Reach for Seat {
         let (operation, waited, hint) = (operation.to_owned(), started.elapsed(), String::new());
         match error {
             LinkError::Timeout { .. } => Error::Timeout { operation, missing: vec![who], detail: String::new(), waited, hint },
+            LinkError::Interrupted => Error::Interrupted { operation, waited },
             other => Error::PeerLost { operation, who, how: other.to_string(), waited, hint },
         }
     }
@@ -208,7 +209,7 @@ impl Plan {
                     share: Arc::clone(share),
                     keys: keys.get(index).cloned(),
                     row_bytes: form.row_bytes,
-                    eager: self.consistency != Consistency::Sync,
+                    consistency: self.consistency,
                     worker,
                     reach: hub.seat(FIRST_SERVER + index as u32),
                     floats: self.dtype == DType::F32,
@@ -242,7 +243,7 @@ impl Spread {
     }
 
     pub(super) fn get(&self, out: &mut [u8], ids: Option<&[i64]>, by: Deadline) -> Result<(), Error> {
-        self.get_in(Manner::default(), out, ids, by)
+        self.get_in(Manner::default(), out, ids, self.issued(), by)
     }
 
     pub(super) fn add_get(
