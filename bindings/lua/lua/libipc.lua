@@ -9,14 +9,7 @@ local raise = require 'syncline.raise'
 local adapter = require 'syncline.torch'
 raise.mark()
 
-local call = {}
-for _, name in ipairs {
-   'server', 'server_clients', 'server_clients_with', 'server_broadcast', 'server_recv_any', 'server_close', 'server_stats',
-   'client', 'client_send', 'client_recv', 'client_recv_async', 'client_close', 'client_stats',
-   'peer_send', 'peer_recv', 'peer_recv_async', 'peer_id', 'peer_tag', 'peer_address', 'peer_close',
-} do
-   call[name] = raise.from(native[name])
-end
+local call = raise.family(native, '')
 
 -- What a client and a server's client have in common.
 local function talking(prefix)

@@ -17,7 +17,7 @@ impl<T: TryFrom<i64>> FromLua for Whole<T> {
 /// The number, if it is a whole one.
 pub(crate) fn whole(value: &Value) -> Option<i64> {
     match value {
-        Value::Integer(number) => Some(*number as i64),
+        Value::Integer(number) => Some(*number),
         Value::Number(number) if *number == number.trunc() && number.abs() < 9e18 => Some(*number as i64),
         _ => None,
     }

@@ -2,7 +2,6 @@
 //!
 //! One crate, built for Lua 5.1 (which LuaJIT loads too) and for 5.4. It converts, calls and converts back; names, defaults and
 //! classes are in `bindings/lua/lua`. Every function answers as `reply.rs` says, so that errors are raised in Lua, as strings.
-#![cfg_attr(feature = "lua54", expect(clippy::unnecessary_cast, reason = "integers of Lua 5.1 are of another type"))]
 
 mod arguments;
 mod inside;
@@ -19,7 +18,7 @@ mod values;
 
 use std::ffi::c_int;
 
-use mlua::{FromLuaMulti, IntoLuaMulti, Lua, Table};
+use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, Table};
 
 use crate::numbers::calls;
 use crate::reply::{Failure, reply};
@@ -38,24 +37,48 @@ pub unsafe extern "C-unwind" fn luaopen_syncline_native(state: *mut mlua::ffi::l
     }
 }
 
+/// The module: a table that makes its functions when they are asked for.
+///
+/// A program uses a few of them. Each is two objects that Lua's collector would look at in every round, and there are as many modules as threads.
+fn module(lua: &Lua) -> mlua::Result<Table> {
+    let (module, meta) = (lua.create_table()?, lua.create_table()?);
+    module.set("version", env!("CARGO_PKG_VERSION"))?;
+    let make = lua.create_function(|lua, (module, name): (Table, String)| {
+        let made = function(lua, &name)?;
+        if let Some(function) = &made {
+            module.raw_set(name, function)?;
+        }
+        Ok(made)
+    })?;
+    meta.set("__index", make)?;
+    module.set_metatable(Some(meta))?;
+    Ok(module)
+}
+
 /// A function of the module, made from one of ours.
-fn put<A, R>(lua: &Lua, module: &Table, name: &str, call: fn(&Lua, A) -> Result<R, Failure>) -> mlua::Result<()>
+fn answering<A, R>(lua: &Lua, call: fn(&Lua, A) -> Result<R, Failure>) -> mlua::Result<Option<Function>>
 where
     A: FromLuaMulti + 'static,
     R: IntoLuaMulti + 'static,
 {
-    module.set(name, lua.create_function(move |lua, arguments: A| reply(lua, call(lua, arguments)))?)
+    lua.create_function(move |lua, arguments: A| reply(lua, call(lua, arguments))).map(Some)
 }
 
-fn module(lua: &Lua) -> mlua::Result<Table> {
-    let module = lua.create_table()?;
-    module.set("version", env!("CARGO_PKG_VERSION"))?;
-    module.set("last_error", lua.create_function(reply::last_error)?)?;
-    module.set("table_get_into", lua.create_function(tables::get_into)?)?;
-    module.set("table_get_new", lua.create_function(tables::get_new)?)?;
-    module.set("table_add_all", lua.create_function(tables::add_all)?)?;
+/// The function of that name, if there is one.
+fn function(lua: &Lua, name: &str) -> mlua::Result<Option<Function>> {
     macro_rules! functions {
-        ($($name:literal => $call:path,)*) => { $(put(lua, &module, $name, $call)?;)* };
+        ($($name:literal => $call:path,)*) => {
+            match name {
+                // These answer in a manner of their own.
+                "last_error" => lua.create_function(reply::last_error).map(Some),
+                "last_words" => lua.create_function(reply::last_words).map(Some),
+                "table_get_into" => lua.create_function(tables::get_into).map(Some),
+                "table_get_new" => lua.create_function(tables::get_new).map(Some),
+                "table_add_all" => lua.create_function(tables::add_all).map(Some),
+                $($name => answering(lua, $call),)*
+                _ => Ok(None),
+            }
+        };
     }
     functions! {
         "open" => job::open,
@@ -76,6 +99,7 @@ fn module(lua: &Lua) -> mlua::Result<Table> {
         "table_add_keys" => tables::add_keys,
         "table_get_keys" => tables::get_keys,
         "table_name" => tables::name,
+        "table_form" => tables::form,
         "tensor_zeros" => calls::zeros,
         "tensor_lend" => calls::lend,
         "tensor_of_table" => calls::of_table,
@@ -180,5 +204,4 @@ fn module(lua: &Lua) -> mlua::Result<Table> {
         "getppid" => process::getppid,
         "gettid" => process::gettid,
     }
-    Ok(module)
 }

@@ -155,6 +155,11 @@ pub(crate) fn reply<T: IntoLuaMulti>(lua: &Lua, outcome: Result<T, Failure>) -> 
     }
 }
 
+/// The words of this thread's last failure.
+pub(crate) fn last_words(_: &Lua, (): ()) -> mlua::Result<Option<String>> {
+    Ok(LAST.with_borrow(|last| last.as_ref().map(Failure::text)))
+}
+
 /// What is known of this thread's last failure: kind, text, and rank, host and pid of the culprit; nil before the first.
 pub(crate) fn last_error(lua: &Lua, (): ()) -> mlua::Result<Option<Table>> {
     let Some(failure) = LAST.with_borrow(Clone::clone) else { return Ok(None) };

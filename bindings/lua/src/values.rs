@@ -132,7 +132,7 @@ pub(crate) fn carried(lua: &Lua, value: &LuaValue, by: &mut dyn Carrier, depth: 
     match value {
         LuaValue::Nil => Ok(Value::Nil),
         LuaValue::Boolean(truth) => Ok(Value::Bool(*truth)),
-        LuaValue::Integer(number) => Ok(Value::Int(*number as i64)),
+        LuaValue::Integer(number) => Ok(Value::Int(*number)),
         LuaValue::Number(number) => Ok(Value::Float(*number)),
         LuaValue::String(text) => Ok(match text.to_str() {
             Ok(text) => Value::from(text.to_owned()),
@@ -156,7 +156,7 @@ fn of_table(lua: &Lua, table: &Table, by: &mut dyn Carrier, depth: usize) -> Res
     for pair in table.pairs::<LuaValue, LuaValue>() {
         let (key, value) = pair?;
         keys += 1;
-        if keys > length || !matches!(&key, LuaValue::Integer(index) if (1..=length as i64).contains(&(*index as i64))) {
+        if keys > length || !matches!(&key, LuaValue::Integer(index) if (1..=length as i64).contains(index)) {
             keys = usize::MAX;
             break;
         }
@@ -187,7 +187,7 @@ pub(crate) fn arrived(lua: &Lua, value: Value<'static>, by: &mut dyn Arrival) ->
         Value::Nil => LuaValue::Nil,
         Value::Bool(truth) => LuaValue::Boolean(truth),
         Value::Int(number) if cfg!(feature = "lua51") => LuaValue::Number(number as f64),
-        Value::Int(number) => LuaValue::Integer(number as mlua::Integer),
+        Value::Int(number) => LuaValue::Integer(number),
         Value::Float(number) => LuaValue::Number(number),
         Value::Str(text) => LuaValue::String(lua.create_string(text.as_bytes())?),
         Value::Bytes(bytes) => LuaValue::String(lua.create_string(&bytes[..])?),

@@ -15,6 +15,7 @@ test('echo "what up dawg"', function()
    raises(function() p:wait() end, 'spawn was already closed')
    raises(function() p:stdout() end, 'spawn was already closed')
    raises(function() p:stdin('x') end, 'spawn was already closed')
+   for _, question in ipairs { 'pid', 'running', 'stdoutFileId' } do raises(function() p[question](p) end, 'spawn was already closed') end
 end)
 
 test('tee a, b, c, d', function()

@@ -7,6 +7,15 @@ if not pcall(require, 'ffi') then
 end
 local test, equal, raises = harness.test, harness.equal, harness.raises
 local torch = require 'fake_torch'
+
+-- Counts what is copied from tensor to tensor.
+local native = require 'syncline_native'
+local copy, copies = native.tensor_copy, 0
+native.tensor_copy = function(...)
+   copies = copies + 1
+   return copy(...)
+end
+
 local mv = require 'multiverso'
 local ipc = require 'libipc'
 local syncline = require 'syncline'
@@ -26,6 +35,20 @@ test('get answers with a FloatTensor, and adds take tensors of any type', functi
    equal(handler:get(params) == params, true)
    equal(params:sum(), 22)
    equal(params:copy(handler:get()):sum(), 22) -- the loop of the tutorial
+end)
+
+test('a new tensor of Torch\'s is filled where it lies, whole and by rows, and not copied once more', function()
+   local array, matrix = mv.ArrayTableHandler:new(2, { 5, 6 }), mv.MatrixTableHandler:new(3, 2, { 1, 2, 3, 4, 5, 6 })
+   local empty, long = mv.ArrayTableHandler:new(0), mv.ArrayTableHandler:new(2, { 7, 8 }, { dtype = 'int64' })
+   local before = copies
+   equal(array:get():sum(), 11)
+   equal(matrix:get():size():totable(), { 3, 2 })
+   equal(matrix:get({ 2, 0 })[1][2], 6)
+   equal(empty:get():nElement(), 0)
+   equal({ torch.typename(long:get()), long:get()[2] }, { 'torch.LongTensor', 8 })
+   equal(copies, before)
+   raises(function() matrix:get({ 3 }) end, 'UnknownKey')
+   raises(function() matrix:get('rows') end, 'ArgumentError')
 end)
 
 test('matrices, and tensors that are not contiguous', function()

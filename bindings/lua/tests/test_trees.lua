@@ -32,6 +32,13 @@ test('a tree of one gives back what it was given', function()
    equal(Tree(1, 1, 2).numNodes, 1)
 end)
 
+test('nodes that were told their parent on the command line know it as text', function()
+   local told = LocalhostTree(node, nodes, ('%d'):format(key()))
+   equal({ told.allReduce(node, add) }, { all, nodes })
+   told.close()
+   raises(function() LocalhostTree(node, nodes, 'parent') end, 'ArgumentError')
+end)
+
 local tree = LocalhostTree(node, nodes, key())
 
 test('numbers, arrays and nested tables', function()

@@ -7,5 +7,6 @@ raise.mark()
 return function(nodeIndex, numNodes, ppid)
    raise.whole(nodeIndex, 'LocalhostTree(nodeIndex, numNodes)')
    raise.whole(numNodes, 'LocalhostTree(nodeIndex, numNodes)')
+   ppid = tonumber(ppid) or ppid -- programs that were told it on their command line pass it on as text
    return trees.of(trees.call.localhost(nodeIndex, numNodes, ppid, nil, nil))
 end

@@ -5,7 +5,7 @@ local raise = require 'syncline.raise'
 local whole = require 'syncline.whole'
 raise.mark()
 
-local create = raise.from(native.table_create)
+local create, get = raise.from(native.table_create), whole.get
 
 local ArrayTableHandler = {}
 ArrayTableHandler.__index = ArrayTableHandler
@@ -22,13 +22,11 @@ ArrayTableHandler.New = ArrayTableHandler.new
 
 --- All numbers: a new tensor, or into `out`.
 function ArrayTableHandler:get(out)
-   return whole.get(self.handle, out, true)
+   return get(self.handle, out, true)
 end
 
 --- Adds a tensor or a table of as many numbers. Returns at once, or with `sync` when the add is applied. `option` is for
 -- the updater: learning_rate, momentum, rho, lambda.
-function ArrayTableHandler:add(data, sync, option)
-   whole.add(self.handle, data, sync, option)
-end
+ArrayTableHandler.add = whole.add -- (self, data, sync, option)
 
 return ArrayTableHandler

@@ -2,11 +2,10 @@
 
 local native = require 'syncline_native'
 local raise = require 'syncline.raise'
-local adapter = require 'syncline.torch'
 local whole = require 'syncline.whole'
 raise.mark()
 
-local create, get = raise.from(native.table_create), raise.from(native.table_get)
+local create, get, add = raise.from(native.table_create), whole.get, whole.add
 
 local MatrixTableHandler = {}
 MatrixTableHandler.__index = MatrixTableHandler
@@ -23,17 +22,14 @@ MatrixTableHandler.New = MatrixTableHandler.new
 
 --- All rows, or those of the ids in their order: a new tensor, or into `out`.
 function MatrixTableHandler:get(row_ids, out)
-   if row_ids == nil then return whole.get(self.handle, out, false) end
-   local target, back = adapter.target(out)
-   local got = get(self.handle, row_ids, target, false)
-   if out ~= nil then return back() end
-   return got
+   if row_ids == nil then return get(self.handle, out, false) end
+   return whole.get_rows(self.handle, row_ids, out, false)
 end
 
 --- Adds to all rows, or one row for each id; ids may come more than once. A refused add changes nothing.
 function MatrixTableHandler:add(data, row_ids, sync, option)
-   if row_ids == nil then return whole.add(self.handle, data, sync, option) end
-   whole.add_rows(self.handle, data, row_ids, sync, option)
+   if row_ids == nil then return add(self, data, sync, option) end
+   return whole.add_rows(self.handle, data, row_ids, sync, option)
 end
 
 return MatrixTableHandler

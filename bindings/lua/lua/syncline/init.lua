@@ -56,7 +56,9 @@ end
 
 function KVTable:get(keys) return get_keys(self.handle, keys) end
 
+local tree_of_job = raise.from(native.tree_of_job)
+
 --- The tree of the job's workers; worker w is node w + 1.
-function syncline.tree() return require('syncline.trees').of(raise.from(native.tree_of_job)()) end
+function syncline.tree() return require('syncline.trees').of(tree_of_job()) end
 
 return syncline

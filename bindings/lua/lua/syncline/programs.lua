@@ -4,10 +4,7 @@ local native = require 'syncline_native'
 local raise = require 'syncline.raise'
 raise.mark()
 
-local call = {}
-for name, f in pairs(native) do
-   if name:find('^spawn') or name:find('^flock') then call[name] = raise.from(f) end
-end
+local call = raise.family(native, '')
 
 local programs = {
    getpid = raise.from(native.getpid),

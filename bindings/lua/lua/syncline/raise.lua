@@ -33,10 +33,20 @@ function raise.error(words)
    error(raise.site() .. ': ' .. words, 0)
 end
 
+-- An object as text. The next finaliser may raise while that is made, and the next, until none is left of those that were found together.
+local function text_of(object)
+   local ok, words
+   for _ = 1, 10000 do
+      ok, words = pcall(tostring, object)
+      if ok then return words end
+   end
+   return 'finalisers raise without end'
+end
+
 --- Raises what a native function raised: what mlua itself refuses, such as a nil where a tensor was expected, and what a finaliser raised that
 -- happened to run meanwhile. Both come as objects with a traceback.
 function raise.raised(object)
-   local words = tostring(object):gsub('\nstack traceback:.*', ''):gsub('^bad argument', 'ArgumentError: %0')
+   local words = text_of(object):gsub('\nstack traceback:.*', ''):gsub('^bad argument', 'ArgumentError: %0')
    if words:find('^[^\n]*:%d+: ') then error(words, 0) end -- a function of the user's raised it and said where
    raise.error(words)
 end
@@ -49,6 +59,20 @@ end
 --- A function that raises what `native` only tells.
 function raise.from(native)
    return function(...) return finish(pcall(native, ...)) end
+end
+
+local function field(of, name) return of[name] end
+
+--- The native functions whose names begin with `prefix`, by the rest of their names; each is made when it is first asked for.
+function raise.family(native, prefix)
+   return setmetatable({}, {
+      __index = function(family, name)
+         local ok, f = pcall(field, native, prefix .. name)
+         if not ok then raise.raised(f) end -- what is made may be the moment of a finaliser, and that may raise
+         family[name] = f and raise.from(f)
+         return f and family[name]
+      end,
+   })
 end
 
 --- A function that answers as `native` does, which tells nothing beside its answer.

@@ -10,11 +10,7 @@ local native = require 'syncline_native'
 local raise = require 'syncline.raise'
 raise.mark()
 
-local call = {}
-for name, f in pairs(native) do
-   local short = name:match('^tensor_(.*)$')
-   if short then call[short] = raise.from(f) end
-end
+local call = raise.family(native, 'tensor_')
 
 local class = {}
 local methods = {}

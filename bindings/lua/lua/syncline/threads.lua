@@ -7,12 +7,7 @@ local raise = require 'syncline.raise'
 local objects = require 'syncline.objects'
 raise.mark()
 
-local call = {}
-for _, kind in ipairs { 'map', 'workqueue', 'channel', 'mutex', 'sharedtable', 'marshal' } do
-   for name, f in pairs(native) do
-      if name == kind or name:find('^' .. kind .. '_') then call[name] = raise.from(f) end
-   end
-end
+local call = raise.family(native, '')
 
 local threads = {}
 

@@ -54,16 +54,21 @@ function adapter.open(value)
    return tensor.lend(value:nElement() == 0 and 0 or tonumber(value:data(true)), dtype, dims, value)
 end
 
+--- A new tensor of Torch's with these extents; nil if it is not loaded or does not know the type.
+function adapter.make(dtype, dims)
+   local torch = loaded()
+   local name = torch and names[dtype]
+   local make = name and torch[name:match('%.(.*)$')]
+   if not make then return nil end
+   return #dims == 0 and make(1) or make((table.unpack or unpack)(dims))
+end
+
 --- Numbers of ours as a tensor of Torch's, if it is loaded and knows their type; else as they are.
 function adapter.present(numbers)
    tensor.adopt(numbers)
-   local torch = loaded()
-   local name = torch and names[numbers:type()]
-   local make = name and torch[name:match('%.(.*)$')]
-   if not make then return numbers end
-   local made = #numbers:size() == 0 and make(1) or make((table.unpack or unpack)(numbers:size()))
-   if numbers:nElement() > 0 then adapter.open(made):copy(numbers) end
-   return made
+   local made = adapter.make(numbers:type(), numbers:size())
+   if made and numbers:nElement() > 0 then adapter.open(made):copy(numbers) end
+   return made or numbers
 end
 
 --- What a call writes into: a contiguous tensor itself, else a copy, and a function that brings the copy back.

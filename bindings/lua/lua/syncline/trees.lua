@@ -7,11 +7,7 @@ local tensor = require 'syncline.tensor'
 local walkTable = require('ipc.utils').walkTable
 raise.mark()
 
-local call = {}
-for name, f in pairs(native) do
-   local short = name:match('^tree_(.*)$')
-   if short then call[short] = raise.from(f) end
-end
+local call = raise.family(native, 'tree_')
 
 local trees = { call = call }
 

@@ -5,38 +5,49 @@ local raise = require 'syncline.raise'
 local adapter = require 'syncline.torch'
 raise.mark()
 
-local add, get = raise.from(native.table_add), raise.from(native.table_get)
--- These answer nil where a call is not for them, and with words where it failed. They raise only what a finaliser raised that ran meanwhile.
-local get_into, get_new, add_all = native.table_get_into, native.table_get_new, native.table_add_all
+local add, get, form = raise.from(native.table_add), raise.from(native.table_get), raise.from(native.table_form)
+local last_words = raise.only(native.last_words)
+-- These answer nil where a call is not for them, and false where it failed. The first two make nothing, so that no finaliser runs in them that could raise.
+local get_into, add_all, get_new = native.table_get_into, native.table_add_all, native.table_get_new
+-- A megabyte that is copied throws what a call needs out of the near caches, so every table that a call looks something up in costs. Hence names of its own
+-- for functions that are called always, here and in the handlers.
+local pcall, type = pcall, type
 local whole = {}
 
 --- All numbers of a table: a new tensor (a vector of an array), or into `out`.
 function whole.get(handle, out, is_array)
-   local ok, got = true, nil
+   local ok, got
    if out ~= nil then
-      ok, got = pcall(get_into, handle, out)
-      if got == true then return out end
+      got = get_into(handle, out)
+      if got then return out end
    elseif not adapter.loaded() then
       ok, got = pcall(get_new, handle, is_array)
       if ok and type(got) == 'userdata' then return got end
+      if not ok then raise.raised(got) end
    end
-   if not ok then raise.raised(got) end
-   if got ~= nil then raise.error(got) end
+   if got == false then raise.error(last_words()) end
+   return whole.get_rows(handle, nil, out, is_array)
+end
+
+--- The rows of a table, or all of it where there are no ids. A new tensor of Torch's is made first and written where it lies.
+function whole.get_rows(handle, row_ids, out, is_array)
+   if out == nil and adapter.loaded() and (row_ids == nil or type(row_ids) == 'table') then
+      out = adapter.make(form(handle, row_ids and #row_ids, is_array))
+   end
    local target, back = adapter.target(out)
-   got = get(handle, nil, target, is_array)
+   local got = get(handle, row_ids, target, is_array)
    if out ~= nil then return back() end
    return got
 end
 
---- Adds to all numbers of a table.
-function whole.add(handle, data, sync, option)
+--- Adds to all numbers of a handler's table; a method of handlers itself.
+function whole.add(handler, data, sync, option)
    if not sync and option == nil then
-      local ok, added = pcall(add_all, handle, data)
-      if added == true then return end
-      if not ok then raise.raised(added) end
-      if added ~= nil then raise.error(added) end
+      local added = add_all(handler.handle, data)
+      if added then return end
+      if added == false then raise.error(last_words()) end
    end
-   whole.add_rows(handle, data, nil, sync, option)
+   whole.add_rows(handler.handle, data, nil, sync, option)
 end
 
 --- Adds to rows, or to all numbers where there are no ids.

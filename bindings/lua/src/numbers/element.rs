@@ -32,7 +32,7 @@ pub(super) trait InLua: Element {
     /// The number of the value.
     fn of_lua(value: &Value) -> Result<Self, Failure> {
         match value {
-            Value::Integer(number) => Ok(Self::of_int(*number as i64)),
+            Value::Integer(number) => Ok(Self::of_int(*number)),
             Value::Number(number) => Ok(Self::of_float(*number)),
             other => Err(Failure::argument(format!("a number was expected, and a {} came", other.type_name()))),
         }
@@ -86,5 +86,5 @@ real! {
 
 /// A whole number; Lua 5.1 has none as large as these may be, and takes a float.
 pub(crate) fn integer(number: i64) -> Value {
-    if cfg!(feature = "lua51") { Value::Number(number as f64) } else { Value::Integer(number as mlua::Integer) }
+    if cfg!(feature = "lua51") { Value::Number(number as f64) } else { Value::Integer(number) }
 }

@@ -5,8 +5,10 @@
 //! bytes are counted here, garbage is collected when there is much of it, and large pieces of memory go from one tensor to the next.
 
 use std::cell::Cell;
+#[cfg(feature = "lua51")]
+use std::ffi::c_int;
 use std::ops::{Deref, DerefMut, RangeInclusive};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mlua::{Error, Lua};
@@ -17,33 +19,44 @@ use syncline_tensor::{Shape, Tensor};
 const LARGE: usize = 64 << 10;
 /// Bytes that wait for another tensor.
 const MOST_KEPT: usize = 64 << 20;
-/// Bytes of garbage that are worth a look at everything Lua has, for each byte that it has. A look took 0.13 to 0.24 ns per byte; this makes it 3 to 6 µs for each
-/// megabyte of garbage. The time itself was tried: a look after much garbage finds its memory thrown out of the caches and takes longer, so that there was more of it.
-const GARBAGE_PER_BYTE: usize = 40;
-/// Within these: 4 MB are still in a cache of 8 when they are used again; beyond 16, memory that comes
-/// from no cache costs more than looks that are spared.
-const GARBAGE: RangeInclusive<usize> = 4 << 20..=16 << 20;
+/// Bytes of garbage that are worth a look at everything Lua has, for each byte that it has. A look took 0.15 to 0.2 ns per byte; this makes it about 6 µs
+/// for each megabyte of garbage. The time itself was tried: a look after much garbage finds its memory thrown out of the caches and takes longer, so that
+/// there was more of it.
+const GARBAGE_PER_BYTE: usize = 32;
+/// Within these: few pieces of memory in turn stay in a near cache; beyond 16 MB, memory that comes from no cache costs more than looks that are spared.
+const GARBAGE: RangeInclusive<usize> = 1 << 20..=16 << 20;
+/// Where Lua holds megabytes itself a look takes milliseconds, and is spared as long as there is less than so many bytes of garbage for each of Lua's, which
+/// programs of that size do not notice.
+const UNNOTICED_PER_BYTE: usize = 4;
 
 /// Bytes of all tensors of this process, garbage among them.
 static HELD: AtomicUsize = AtomicUsize::new(0);
-static KEPT: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<Used>> = Mutex::new(Vec::new());
+/// Tensors so far.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// From so many bytes on this thread's interpreter collects.
     static LIMIT: Cell<usize> = const { Cell::new(*GARBAGE.start()) };
 }
 
-fn kept() -> MutexGuard<'static, Vec<Tensor>> {
+/// Memory, and which tensor it was: what was written last is the likeliest to be in a cache.
+struct Used {
+    tensor: Tensor,
+    number: u64,
+}
+
+fn kept() -> MutexGuard<'static, Vec<Used>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner) // a list of tensors is whole between any two steps
 }
 
 /// A tensor whose memory is used again.
-pub(super) struct Room(Option<Tensor>);
+pub(super) struct Room(Option<Used>);
 
 impl Room {
     pub(super) fn of(tensor: Tensor) -> Room {
         HELD.fetch_add(tensor.bytes().len(), Relaxed);
-        Room(Some(tensor))
+        Room(Some(Used { tensor, number: MADE.fetch_add(1, Relaxed) }))
     }
 
     /// Numbers of any value, for whoever writes all of them.
@@ -59,14 +72,16 @@ impl Room {
         Room::of(used.unwrap_or_else(|| Tensor::zeros(dtype, shape)))
     }
 
+    /// The youngest that fits. A collector ends the youngest first, so the last that came back would be the oldest and each would be met again when
+    /// all others had their turn; the youngest first goes through them to and fro, and finds what a cache still holds.
     fn used(dtype: DType, shape: &Shape) -> Option<Tensor> {
         if shape.byte_len(dtype) < LARGE {
             return None;
         }
         let mut kept = kept();
-        // The last one is the likeliest to be in a cache.
-        let place = kept.iter().rposition(|tensor| tensor.dtype() == dtype && tensor.shape() == shape)?;
-        Some(kept.remove(place))
+        let fitting = kept.iter().enumerate().filter(|(_, used)| used.tensor.dtype() == dtype && used.tensor.shape() == shape);
+        let (place, _) = fitting.max_by_key(|(_, used)| used.number)?;
+        Some(kept.swap_remove(place).tensor)
     }
 }
 
@@ -74,29 +89,30 @@ impl Deref for Room {
     type Target = Tensor;
 
     fn deref(&self) -> &Tensor {
-        self.0.as_ref().expect("only `drop` takes it")
+        &self.0.as_ref().expect("only `drop` takes it").tensor
     }
 }
 
 impl DerefMut for Room {
     fn deref_mut(&mut self) -> &mut Tensor {
-        self.0.as_mut().expect("only `drop` takes it")
+        &mut self.0.as_mut().expect("only `drop` takes it").tensor
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        let Some(tensor) = self.0.take() else { return };
-        let size = tensor.bytes().len();
+        let Some(used) = self.0.take() else { return };
+        let size = used.tensor.bytes().len();
         HELD.fetch_sub(size, Relaxed);
         if !(LARGE..=MOST_KEPT).contains(&size) {
             return;
         }
         let mut kept = kept();
-        kept.push(tensor);
-        let mut all: usize = kept.iter().map(|tensor| tensor.bytes().len()).sum();
+        kept.push(used);
+        let mut all: usize = kept.iter().map(|used| used.tensor.bytes().len()).sum();
         while all > MOST_KEPT {
-            all -= kept.remove(0).bytes().len();
+            let Some((oldest, _)) = kept.iter().enumerate().min_by_key(|(_, used)| used.number) else { return };
+            all -= kept.swap_remove(oldest).tensor.bytes().len();
         }
     }
 }
@@ -112,13 +128,41 @@ pub(crate) fn relieve(lua: &Lua) {
 #[cold]
 fn collect(lua: &Lua) {
     LIMIT.set(usize::MAX); // functions of the user's that run meanwhile begin no second round
-    // What a finaliser raises is not the fault of the call that happened to come now. In 5.1 it ends the collection, too, and the finalisers
-    // behind it, which tensors have as well, wait for a later one: so this one is carried to its end.
-    let mut ended = lua.gc_collect().map(|()| true);
-    while !matches!(ended, Ok(true) | Err(Error::MemoryError(_) | Error::StackError)) {
-        ended = lua.gc_step();
+    let before = HELD.load(Relaxed);
+    end_cycle(lua);
+    if HELD.load(Relaxed) == before {
+        end_cycle(lua); // the cycle that ended may have begun, and looked at the tensors, when they were no garbage yet
     }
-    let worth = lua.used_memory().saturating_mul(GARBAGE_PER_BYTE).clamp(*GARBAGE.start(), *GARBAGE.end());
     let held = HELD.load(Relaxed);
-    LIMIT.set(held + worth.max(held / 2)); // half of what lives, if that is more: those who hold gigabytes are used to so much
+    let of_lua = lua.used_memory();
+    // What is kept is all that can be used again. Half of what lives, if that is more: those who hold gigabytes are used to so much.
+    let most = of_lua.saturating_mul(UNNOTICED_PER_BYTE).clamp(*GARBAGE.end(), MOST_KEPT).max(held / 2);
+    LIMIT.set(held + of_lua.saturating_mul(GARBAGE_PER_BYTE).clamp(*GARBAGE.start(), most));
+}
+
+/// Lets the collector go on to the end of its cycle, or through a whole one if it has none in hand.
+///
+/// What a finaliser raises is not the fault of the call that happened to come now. In 5.1 it ends the step, too, and the finalisers behind it, which
+/// tensors have as well, wait for a later one: so the cycle is carried to its end.
+fn end_cycle(lua: &Lua) {
+    while !matches!(step(lua), Ok(true) | Err(Error::MemoryError(_) | Error::StackError)) {}
+}
+
+/// A step as large as a cycle; whether the cycle has ended. What Lua 5.1 calls a full collection sweeps everything before its cycle and once more after it, which
+/// made it longer by a third.
+#[cfg(feature = "lua51")]
+fn step(lua: &Lua) -> mlua::Result<bool> {
+    const KILOBYTES: c_int = 1 << 20;
+    // SAFETY: the collector is asked for a step, one value is pushed, and what a finaliser raises is caught around both.
+    unsafe {
+        lua.exec_raw((), |state| {
+            let ended = mlua::ffi::lua_gc(state, mlua::ffi::LUA_GCSTEP, KILOBYTES);
+            mlua::ffi::lua_pushboolean(state, ended);
+        })
+    }
+}
+
+#[cfg(feature = "lua54")]
+fn step(lua: &Lua) -> mlua::Result<bool> {
+    lua.gc_collect().map(|()| true)
 }
