@@ -41,6 +41,23 @@ subtest 'new arrays are new' => sub {
     is_deeply([$matrix->get->dims], [2, 3], 'a matrix');
     is_deeply([$kv->pull('m')->dims], [2, 3], 'a key of two dimensions');
 };
+subtest 'a new array is one of PDL\'s in all that is done with it' => sub {
+    my $large = Syncline::ArrayTable->new(40_000, sequence(float, 40_000));
+    my $got = $large->get;
+    is(length ${ $got->get_dataref }, 160_000, 'its bytes are there');
+    is($got->slice('-1:0:-1')->at(0), 39_999, 'it is sliced');
+    is(($got * 2)->at(39_999), 79_998, 'it is computed with');
+    is($got->copy->sumover, $large->get->sumover, 'it is copied');
+    $got->inplace->sqrt;
+    is($got->at(4), 2, 'it is changed where it lies');
+    $got->reshape(50_000);
+    is($got->slice('40000:-1')->abs->max, 0, 'what it grows by is zero');
+    is($got->at(9), 3, 'and the rest as it was');
+    $got->reshape(2);
+    is("$got", '[0 1]', 'it shrinks to what PDL keeps inside of it');
+    my $double = Syncline::ArrayTable->new(3, pdl(1.5, 2.5, 3.5), dtype => 'float64');
+    is_deeply([$double->get->list], [1.5, 2.5, 3.5], 'another type');
+};
 subtest 'arrays that are not as they were made' => sub {
     my $board = zeroes(float, 10);
     my $slice = $board->slice('2:6');
