@@ -13,6 +13,7 @@ use syncline_tensor::kernels::copy_past_cache;
 
 use super::changed::Answer;
 use super::emit::{IntoArray, IntoSink};
+use super::order::in_order;
 use super::replica::Replica;
 use super::tally::Tally;
 use super::turns::Turns;
@@ -277,7 +278,7 @@ impl LocalShare {
                 Ok(room) => {
                     let end = room.end;
                     match rows {
-                        Selection::Rows(ids) if sorts => self.in_order(ids, room.ids),
+                        Selection::Rows(ids) if sorts => in_order(ids, &self.place.rows, room.ids),
                         Selection::Rows(ids) => room.ids.copy_from_slice(ids),
                         Selection::All => {}
                     }
@@ -299,25 +300,6 @@ impl LocalShare {
                 }
                 Err(Full::Wait) => self.settle_adds(worker, sequence - 1, by)?,
             }
-        }
-    }
-
-    /// Writes ids in ascending order, and then for each of them which row of the delta it means. Rounds go through the
-    /// rows stripe by stripe; repeated ids keep their order.
-    pub(crate) fn in_order(&self, ids: &[i64], room: &mut [i64]) {
-        let (sorted, places) = room.split_at_mut(ids.len());
-        let start = self.place.rows.start as i64;
-        if self.place.rows.end - self.place.rows.start < 1 << 31 && ids.len() < 1 << 32 {
-            // Row and place in one word: numbers sort faster than anything that has to be looked up.
-            sorted.iter_mut().zip(ids).zip(0..).for_each(|((word, id), place)| *word = (id - start) << 32 | place);
-            sorted.sort_unstable();
-            for (word, place) in sorted.iter_mut().zip(places) {
-                (*word, *place) = ((*word >> 32) + start, *word & 0xffff_ffff);
-            }
-        } else {
-            places.iter_mut().zip(0..).for_each(|(place, index)| *place = index);
-            places.sort_by_key(|place| ids[*place as usize]);
-            sorted.iter_mut().zip(places).for_each(|(id, place)| *id = ids[*place as usize]);
         }
     }
 

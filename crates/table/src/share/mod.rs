@@ -7,6 +7,7 @@ mod direct;
 mod emit;
 mod lending;
 mod local;
+mod order;
 mod parts;
 mod replica;
 mod rescue;
