@@ -514,6 +514,12 @@ impl Post {
     /// Completes the entry whose room was filled up to `end` ([`Room::end`]); it does not count yet.
     pub fn stage(&mut self, sequence: u64, options: [u32; 4], end: usize) {
         let words = &self.outbox.entries[(sequence % ENTRIES) as usize];
+        let progress = self.outbox.progress_word();
+        let stale = progress.get();
+        if self.outbox.progress(sequence) != 0 {
+            // Of an add that had the same low bits, with none since that left any progress. Who applies one just now has written another's.
+            progress.exchange(stale, Outbox::progress_value(sequence, 0));
+        }
         set_options(&words.options, options);
         words.sequence.set(sequence);
         self.used = end;

@@ -548,3 +548,22 @@ fn a_table_is_made_by_those_who_are_left_when_one_leaves_while_they_ask_for_it()
         });
     }
 }
+
+/// A world of one adds in place; what goes through its outbox all the same must find that up to date.
+#[test]
+fn a_worker_alone_loses_no_add_whichever_way_it_goes() {
+    let session = Session::solo().unwrap();
+    let table = session.create_table(Spec::matrix(40, 3), None).unwrap();
+    for _ in 0..300 {
+        add(&table, &[1.0_f32; 120], None);
+    }
+    let mut mirror = vec![0.0_f32; 120];
+    assert_eq!(table.get_changed(bytemuck::cast_slice_mut(&mut mirror), by()).unwrap().len(), 40);
+    add(&table, &[1.0_f32; 6], Some(&[1, 2]));
+    assert_eq!(get::<f32>(&table, Some(&[0, 1, 2])), [300.0, 300.0, 300.0, 301.0, 301.0, 301.0, 301.0, 301.0, 301.0]);
+    for _ in 0..300 {
+        add(&table, &[1.0_f32; 120], None);
+        add(&table, &[1.0_f32; 6], Some(&[1, 2]));
+    }
+    assert_eq!(get::<f32>(&table, Some(&[0, 1]))[..4], [600.0, 600.0, 600.0, 901.0]);
+}

@@ -28,10 +28,11 @@ struct State {
     noted: Vec<Noted>,
 }
 
-struct Noted {
+pub(crate) struct Noted {
     table: Weak<Inner>,
-    /// The last add that was found unapplied.
-    seen: u64,
+    /// How many adds were applied when the last look found more of them: who goes on adding does not keep the others from seeing it.
+    seen: Option<u64>,
+    /// Looks in a row that found nothing.
     quiet: u32,
 }
 
@@ -39,7 +40,7 @@ impl Caretaker {
     /// Keeps an eye on `table` for a while. The table remembers that it is noted, so that this is rare.
     pub(crate) fn note(self: &Arc<Self>, table: &Arc<Inner>) {
         let mut state = self.state.lock().expect("no panic while held");
-        state.noted.push(Noted { table: Arc::downgrade(table), seen: 0, quiet: 0 });
+        state.noted.push(Noted::new(table));
         if !state.started && !state.stopped {
             state.started = true;
             let caretaker = Arc::clone(self);
@@ -72,20 +73,30 @@ impl Caretaker {
 }
 
 impl Noted {
+    pub(crate) fn new(table: &Arc<Inner>) -> Noted {
+        Noted { table: Arc::downgrade(table), seen: None, quiet: 0 }
+    }
+
     /// Whether to go on looking.
-    fn look(&mut self) -> bool {
+    pub(crate) fn look(&mut self) -> bool {
         let Some(table) = self.table.upgrade() else { return false };
-        let left = table.last_unapplied();
-        match left {
-            Some(left) if left == self.seen => table.apply_left_over(Deadline::after(Duration::from_secs(60))),
-            Some(left) => self.seen = left,
-            None => {}
+        let applied = table.applied_of_more();
+        let Some(applied) = applied else {
+            self.seen = None;
+            self.quiet += 1;
+            if self.quiet == QUIET {
+                table.forget_noted();
+            }
+            // One look more: an add may have come that found the table still noted.
+            return self.quiet <= QUIET;
+        };
+        if self.quiet >= QUIET && !table.note_again() {
+            return false; // Somebody else has noted it meanwhile.
         }
-        self.quiet = if left.is_some() { 0 } else { self.quiet + 1 };
-        let stays = self.quiet < QUIET;
-        if !stays {
-            table.forget_noted();
+        self.quiet = 0;
+        if self.seen.replace(applied) == Some(applied) {
+            table.apply_left_over(Deadline::after(Duration::from_secs(60)));
         }
-        stays
+        true
     }
 }

@@ -324,18 +324,14 @@ fn map_share(ground: &Ground, made: &Made, home: &Home, by: Deadline) -> Result<
     };
     let claims_store = maker.unwrap_or(home.servers[0]);
     let claims_outbox: Vec<u32> = place.owners.iter().map(|owner| maker.unwrap_or(*owner)).collect();
-    // What others wait for comes first.
-    let store = match claims_store == ground.me() {
-        true => Some(ground.heap.claim([key, 0], layout.bytes()).map_err(refused)?),
-        false => None,
+    // What others wait for comes first, all of it: they look for the rest also when one claim was refused, and hear of that afterwards.
+    let claim = |owner: u32, part: u64, bytes: usize| match owner == ground.me() {
+        true => ground.heap.claim([key, part], bytes).map(Some).map_err(refused),
+        false => Ok(None),
     };
-    let mine: Vec<_> = (0u64..)
-        .zip(&claims_outbox)
-        .map(|(worker, owner)| match *owner == ground.me() {
-            true => ground.heap.claim([key, worker + 1], place.outbox_bytes()).map(Some).map_err(refused),
-            false => Ok(None),
-        })
-        .collect::<Result<_, _>>()?;
+    let store = claim(claims_store, 0, layout.bytes());
+    let mine: Vec<_> = (1..).zip(&claims_outbox).map(|(part, owner)| claim(*owner, part, place.outbox_bytes())).collect();
+    let (store, mine) = (store?, mine.into_iter().collect::<Result<Vec<_>, _>>()?);
     let made_here = store.is_some();
     let store = match store {
         Some(store) => store,

@@ -13,7 +13,7 @@ use syncline_tensor::kernels::quantize::Quantizer;
 use crate::caretaker::Caretaker;
 use crate::fetching::Fetching;
 use crate::gradient::{Gradient, Habits};
-use crate::share::{Selection, Share};
+use crate::share::{LocalShare, Selection, Share};
 use crate::spread::{Code, Manner, Spread};
 use crate::way::Way;
 use crate::{AddOptions, Consistency, Pending, Shape, Spec};
@@ -144,6 +144,24 @@ impl Inner {
         self.noted.store(false, Release);
     }
 
+    /// Whether this call is the one that notes the table.
+    pub(crate) fn note_again(&self) -> bool {
+        !self.noted.swap(true, AcqRel)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_noted(&self) -> bool {
+        self.noted.load(Acquire)
+    }
+
+    /// Has the caretaker look after adds that count and are not applied.
+    #[inline]
+    fn note_left(&self, this: &Arc<Inner>, share: &LocalShare) {
+        if share.has_unapplied(self.worker) && !self.noted.load(Relaxed) && self.note_again() {
+            self.caretaker.note(this);
+        }
+    }
+
     /// Rows the call is about, checked against the bytes given.
     fn selection<'a>(&self, what: &str, bytes: usize, rows: Option<&'a [i64]>) -> Result<Selection<'a>, Error> {
         self.vigil.usable(&self.name)?;
@@ -216,7 +234,9 @@ impl Inner {
                     share.publish_lent(self.worker, sequence, options, lent, by)?;
                     adds.made = sequence;
                     drop(adds);
-                    return share.applied_by(self.worker, sequence, delta, || share.settle_adds(self.worker, sequence, by));
+                    let applied = share.applied_by(self.worker, sequence, delta, || share.settle_adds(self.worker, sequence, by));
+                    self.note_left(this, share);
+                    return applied;
                 }
                 let done = match &self.gradient {
                     Some(_) => share.step_now(&mut adds.habits, (self.worker, sequence), rows, delta, by)?,
@@ -226,24 +246,22 @@ impl Inner {
                             || share.add_directly(self.worker, sequence, rows, options, delta, by)?
                     }
                 };
+                let mut applied = Ok(());
                 if !done {
                     let mut fill = |room: &mut [u8]| {
                         share.copy_delta(room, delta);
                         Ok(())
                     };
                     share.stage_add(self.worker, sequence, rows, options, &mut fill, by)?;
-                    let applied = share.publish_add(self.worker, sequence, by);
-                    adds.made = sequence; // It counts from here on, also when it could not be applied at once.
-                    applied?;
+                    applied = share.publish_add(self.worker, sequence, by);
                 }
-                adds.made = sequence;
+                adds.made = sequence; // It counts from here on, also when it could not be applied at once.
                 drop(adds);
-                if wait {
-                    share.settle_adds(self.worker, sequence, by)?;
-                } else if share.has_unapplied(self.worker) && !self.noted.load(Relaxed) && !self.noted.swap(true, AcqRel) {
-                    self.caretaker.note(this);
+                if wait && applied.is_ok() {
+                    applied = share.settle_adds(self.worker, sequence, by);
                 }
-                Ok(())
+                self.note_left(this, share);
+                applied
             }
             Way::Spread(spread) | Way::Keys { spread, .. } => spread.add_in(Manner { priority, code: None }, delta, ids, options, wait, by),
         }
@@ -296,16 +314,14 @@ impl Inner {
         let mut adds = self.adds_by("add", by)?;
         let sequence = adds.made + 1;
         share.stage_add(self.worker, sequence, Selection::All, options, &mut |room| code.decode(words, room), by)?;
-        let applied = share.publish_add(self.worker, sequence, by);
+        let mut applied = share.publish_add(self.worker, sequence, by);
         adds.made = sequence; // It counts from here on, also when it could not be applied at once.
-        applied?;
         drop(adds);
-        if wait {
-            share.settle_adds(self.worker, sequence, by)?;
-        } else if share.has_unapplied(self.worker) && !self.noted.swap(true, AcqRel) {
-            self.caretaker.note(this);
+        if wait && applied.is_ok() {
+            applied = share.settle_adds(self.worker, sequence, by);
         }
-        Ok(())
+        self.note_left(this, share);
+        applied
     }
 
     /// The way to a key-value table, after a look at the sizes.

@@ -110,7 +110,11 @@ impl Tables {
     /// Returns, after a barrier that did without a dead worker, when what that one left is decided everywhere.
     pub fn settle_losses(&self, by: Deadline) -> Result<(), Error> {
         let vigil = self.shared.job.vigil();
-        if vigil.goes_on() && vigil.any_down() { self.flush(by) } else { Ok(()) }
+        if !(vigil.goes_on() && vigil.any_down()) {
+            return Ok(());
+        }
+        self.all().iter().try_for_each(|table| table.inner.settle_losses(by))?;
+        self.flush(by)
     }
 
     /// Flushes and says that this worker is done: nobody's clock waits for it any more.

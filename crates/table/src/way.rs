@@ -43,10 +43,10 @@ impl Way {
 }
 
 impl Inner {
-    /// The last add that waits to be applied by this process, for the caretaker.
-    pub(crate) fn last_unapplied(&self) -> Option<u64> {
+    /// How many adds are applied, if more wait for this process to apply them: for the caretaker.
+    pub(crate) fn applied_of_more(&self) -> Option<u64> {
         match &self.way {
-            Way::Here(share) => share.has_unapplied(self.worker).then(|| share.published(self.worker)),
+            Way::Here(share) => share.has_unapplied(self.worker).then(|| share.applied(self.worker)),
             Way::Spread(_) | Way::Keys { .. } => None,
         }
     }
@@ -67,6 +67,14 @@ impl Inner {
             Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),
             Way::Here(share) if share.has_unapplied(self.worker) => share.settle(self.worker, share.published(self.worker), by),
             Way::Here(_) => Ok(()),
+        }
+    }
+
+    /// Returns when what the dead left is in the values here.
+    pub(crate) fn settle_losses(&self, by: Deadline) -> Result<(), Error> {
+        match &self.way {
+            Way::Here(share) => share.settle_losses(by),
+            Way::Spread(_) | Way::Keys { .. } => Ok(()), // A flush waits for the verdicts.
         }
     }
 

@@ -123,6 +123,19 @@ fn progress_of_an_earlier_add_is_not_taken_for_this_ones() {
 }
 
 #[test]
+fn progress_of_an_add_with_the_same_low_bits_is_not_taken_for_this_ones() {
+    let outbox = outbox(4096);
+    let mut post = outbox.post();
+    post.pass(65_542); // Many adds that left no progress.
+    outbox.progress_word().set(Outbox::progress_value(7, 100));
+    let again = 7 + 65_536;
+    let end = post.room(again, again - 1, None, 100, 1024).unwrap().end;
+    post.stage(again, [0; 4], end);
+    assert!(post.publish(again));
+    assert_eq!(outbox.progress(again), 0, "nothing of it is applied yet");
+}
+
+#[test]
 fn entries_that_point_outside_are_not_believed() {
     let outbox = outbox(4096);
     let words = &outbox.entries[1];

@@ -99,7 +99,8 @@ impl LocalShare {
     /// True when all values went to `emit`: the last add covered the whole share and was applied from its beginning by this call.
     /// Another thread of this process, or a rescuer, may have applied it meanwhile, or a part of it.
     pub(crate) fn apply_published(&self, worker: u32, emit: Option<&mut dyn Emit>, by: Deadline) -> Result<bool, Error> {
-        let _no_more_comes = self.tally.as_ref().map(Tally::lock);
+        let lock = |tally| Tally::lock(tally, || self.operation("applying adds"), by);
+        let _no_more_comes = self.tally.as_ref().map(lock).transpose()?;
         self.apply_all_published(worker, emit, by)
     }
 

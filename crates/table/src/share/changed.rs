@@ -80,6 +80,16 @@ impl LocalShare {
         if last & ((1 << WORKER_BITS) - 1) == u64::from(worker) + 1 { stamp.other.get() } else { last >> WORKER_BITS }
     }
 
+    /// Returns when everybody who may have read the epoch before it moved on has stamped its rows: a stripe that is in nobody's hand now is taken later, and
+    /// who takes it later sees the new epoch (both are ordered: `StripeWord::try_take`).
+    fn wait_for_stamps(&self, by: Deadline) -> Result<(), Error> {
+        let mut element = [0; 8];
+        (0..self.store.layout().stripes()).try_for_each(|index| {
+            let first = self.store.elements_of(index).start;
+            self.read_piece(0, first..first + 1, &mut element[..self.dtype.size()], by)
+        })
+    }
+
     /// What others changed since the last answer that arrived: the `received`-th to this worker, or any that was given.
     pub(crate) fn changed_rows(
         &self,
@@ -89,9 +99,10 @@ impl LocalShare {
         by: Deadline,
     ) -> Result<(Vec<i64>, Vec<u8>), Error> {
         self.enter("get_changed")?;
-        self.catch_up(worker, own_adds, None, by)?;
+        let _up_to_date = self.catch_up_for_rows(worker, own_adds, by)?;
         // The epoch begins at 1 with the first question. Changes from here on carry a later one than `now`.
         let now = self.store.header().epoch().advance();
+        self.wait_for_stamps(by)?;
         let answers = || self.changes_seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let last = answers()[worker as usize];
         let arrived = received.is_none_or(|received| received >= last.number);

@@ -14,6 +14,8 @@ mod rescue;
 mod rounds;
 mod taking;
 mod tally;
+#[cfg(all(test, debug_assertions))]
+mod tests;
 mod turns;
 
 use std::ops::Range;

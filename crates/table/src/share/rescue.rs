@@ -1,7 +1,7 @@
 //! What survivors do for the dead: finish the adds that count, and let no clock wait for them.
 
 use std::sync::atomic::Ordering::*;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error};
 
@@ -39,14 +39,36 @@ impl LocalShare {
         Ok(())
     }
 
-    /// Applies what a worker that makes no more adds has published, if its outbox is this process's to write or nobody's any more.
-    pub(super) fn apply_left(&self, worker: u32, by: Deadline) -> Result<(), Error> {
+    /// Applies what a worker that makes no more adds has published, if its outbox is this process's to write or nobody's any more. Whether all is applied.
+    pub(super) fn apply_left(&self, worker: u32, by: Deadline) -> Result<bool, Error> {
         let (vigil, owner) = (&self.place.vigil, self.place.owners[worker as usize]);
-        if owner == vigil.me() {
-            return if self.has_unapplied(worker) { self.apply_published(worker, None, by).map(drop) } else { Ok(()) };
+        if owner == vigil.me() && self.has_unapplied(worker) {
+            self.apply_published(worker, None, by)?;
+        } else if owner != vigil.me() && vigil.has_ended(owner) {
+            self.rescue(worker)?;
         }
-        // Once its outbox is closed, nobody looks into it any more.
-        if vigil.has_ended(owner) { self.rescue(worker) } else { Ok(()) }
+        Ok(!self.has_unapplied(worker))
+    }
+
+    /// Returns when what the dead left is in the table: also of those whose end is known by hearsay only, which is certain within a second.
+    pub(crate) fn settle_losses(&self, by: Deadline) -> Result<(), Error> {
+        let (vigil, started) = (&self.place.vigil, Instant::now());
+        loop {
+            let deaths = vigil.deaths();
+            self.enter("barrier")?;
+            if self.deaths_seen.load(Acquire) == deaths {
+                return Ok(());
+            }
+            if by.interrupted() {
+                return Err(Error::Interrupted { operation: self.operation("barrier"), waited: started.elapsed() });
+            }
+            if by.expired() {
+                let uncertain = |rank: &u32| vigil.is_over(*rank) && !vigil.has_ended(*rank) && !vigil.has_left(*rank);
+                let ranks: Vec<u32> = self.place.hands.iter().copied().filter(uncertain).collect();
+                return Err(vigil.late(&self.operation("barrier"), &ranks, started, " to end for certain"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Applies what a dead worker had published and closes its outbox. One survivor does it, the others wait for it.
@@ -76,10 +98,9 @@ impl LocalShare {
             std::thread::yield_now();
         }
         if self.place.spec.consistency != Consistency::Sync {
-            // Its redo record first: it may hold the last step of the very add that is to be continued.
-            let owner = self.place.owners[worker as usize];
-            if let Some(hand) = self.place.hands.iter().position(|rank| *rank == owner)
-                && let Some(index) = self.store.under_change(hand as u32)
+            // Redo records of the dead first: its own, or that of a rescuer before this one, may hold the last step of the very add that is to be continued.
+            for index in
+                (0..self.place.hands.len() as u32).filter(|hand| self.is_dead(*hand)).filter_map(|hand| self.store.under_change(hand))
             {
                 drop(self.take(&mut self.hand(), index, by)?);
             }

@@ -18,8 +18,8 @@
 //! Memory: three times the table for each worker that does this.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
 
 use syncline_cluster::{Deadline, Error};
 use syncline_shm::mortality;
@@ -46,8 +46,8 @@ fn turn(bytes: usize) -> u64 {
 /// The tally of this process's worker.
 pub(crate) struct Tally {
     state: Mutex<State>,
-    /// How often one was begun: a get that read the table meanwhile may have seen more than the base.
-    begun: AtomicU64,
+    /// Odd while one is begun or merged, until its next add counts: a get that reads the table meanwhile may see more than the base.
+    pub(super) moves: AtomicU64,
     /// Whether adds go there at all in a crowd: of a gradient table, by its rule.
     in_use: AtomicBool,
 }
@@ -67,9 +67,26 @@ pub(super) struct State {
     allowance: u64,
 }
 
+/// Says that the tally moves, as long as it is there.
+struct Moving<'a>(&'a AtomicU64);
+
+impl Moving<'_> {
+    /// For who has the lock.
+    fn begin(tally: &Tally) -> Moving<'_> {
+        tally.moves.fetch_add(1, SeqCst); // Before the base is read: pairs with the looks in `get_beside_tally`.
+        Moving(&tally.moves)
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst); // After the next add counts, if one did.
+    }
+}
+
 impl State {
     fn begin(&mut self, now: Instant) {
-        (self.since, self.calls, self.adds) = (now, 0, 0);
+        (self.since, self.calls) = (now, 0);
     }
 
     /// Whether the tally was begun by the rule of `step`.
@@ -93,7 +110,7 @@ impl Tally {
         let in_use = AtomicBool::new(spec.updater != Updater::Gradient);
         (small && sums && spec.consistency == Consistency::Async).then(|| Tally {
             state: Mutex::new(state),
-            begun: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
             in_use,
         })
     }
@@ -109,8 +126,40 @@ impl Tally {
     }
 
     /// What is held while a tally grows and while it is applied. In the order of everyone who adds: first the post, then this, then the hand.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner) // The base is read anew with the next tally.
+    ///
+    /// Another thread may have it in hand while it waits for somebody who holds the table: this one has a deadline and a Ctrl-C of its own.
+    #[inline]
+    pub(super) fn lock(&self, operation: impl Fn() -> String, by: Deadline) -> Result<MutexGuard<'_, State>, Error> {
+        self.state.try_lock().or_else(|_| self.lock_later(&operation, by))
+    }
+
+    #[cold]
+    fn lock_later(&self, operation: &dyn Fn() -> String, by: Deadline) -> Result<MutexGuard<'_, State>, Error> {
+        let mut looks = 0;
+        loop {
+            match self.state.try_lock() {
+                Ok(state) => return Ok(state),
+                Err(TryLockError::Poisoned(state)) => return Ok(state.into_inner()), // The base is read anew with the next tally.
+                Err(TryLockError::WouldBlock) => looks += 1,
+            }
+            if looks < 50 {
+                std::thread::yield_now(); // It is held for microseconds as a rule.
+                continue;
+            }
+            if by.interrupted() {
+                return Err(Error::Interrupted { operation: operation(), waited: by.waited() });
+            }
+            if by.expired() {
+                return Err(Error::Timeout {
+                    operation: operation(),
+                    missing: Vec::new(),
+                    detail: ": another thread of this process is bringing its adds to the table".into(),
+                    waited: by.waited(),
+                    hint: "that thread waits for somebody who holds a part of the table; its own error names whom".into(),
+                });
+            }
+            std::thread::park_timeout(by.slice(Duration::from_micros(50)));
+        }
     }
 }
 
@@ -150,14 +199,17 @@ impl LocalShare {
     ) -> Result<bool, Error> {
         self.enter("add")?;
         let mut post = self.post(worker)?;
-        let mut state = tally.lock();
+        let mut state = tally.lock(|| self.operation("add"), by)?;
+        let mut _moving = None;
         if !self.has_unapplied(worker) {
-            self.begin_tally(tally, &mut state, step, by)?;
+            _moving = Some(Moving::begin(tally));
+            self.begin_tally(&mut state, step, by)?;
         } else if self.outboxes[worker as usize].tally().is_none() {
             return Ok(false); // An earlier add could not be applied and stands by itself.
         } else if state.calls >= state.allowance || !state.goes_by(step) || self.is_half_applied(worker) {
             let goes_on = state.goes_by(step) && (mortality::is_crowded() || self.hand().was_followed(&self.store));
-            self.merge(tally, &mut state, worker, by)?;
+            _moving = Some(Moving::begin(tally));
+            self.merge(&mut state, worker, by)?;
             if !goes_on {
                 return Ok(false);
             }
@@ -172,17 +224,16 @@ impl LocalShare {
         Ok(true)
     }
 
-    fn begin_tally(&self, tally: &Tally, state: &mut State, step: Option<&Resolved>, by: Deadline) -> Result<(), Error> {
-        tally.begun.fetch_add(1, SeqCst); // Before the base is read: pairs with the looks in `get_beside_tally`.
+    fn begin_tally(&self, state: &mut State, step: Option<&Resolved>, by: Deadline) -> Result<(), Error> {
         state.begin(Instant::now());
+        state.adds = 0;
         state.step = step.cloned();
         state.base.resize(self.bytes(), 0);
         self.read_elements(0, 0..self.store.layout().elements, &mut state.base, by)
     }
 
-    /// Brings the tally to the table, which becomes the base of the next.
-    fn merge(&self, tally: &Tally, state: &mut State, worker: u32, by: Deadline) -> Result<(), Error> {
-        tally.begun.fetch_add(1, SeqCst); // As in `begin_tally`.
+    /// Brings the tally, which moves, to the table, which becomes the base of the next.
+    fn merge(&self, state: &mut State, worker: u32, by: Deadline) -> Result<(), Error> {
         let now = Instant::now();
         let each = (now.duration_since(state.since).as_nanos() as u64 / state.calls.max(1)).max(1);
         state.allowance = (turn(self.bytes()) / each).clamp(FIRST / 2, MOST);
@@ -194,8 +245,9 @@ impl LocalShare {
             Ok(false) => self.read_elements(0, 0..self.store.layout().elements, &mut state.base, by),
             Err(error) => Err(error),
         };
-        if merged.is_err() {
-            state.base.clear(); // Some of the tally may be in it, so it is nothing to put the tally on: the next get merges.
+        match &merged {
+            Ok(()) => state.adds = 0,
+            Err(_) => state.base.clear(), // Some of the tally may be in it, so it is nothing to put the tally on: the next get merges.
         }
         merged
     }
@@ -212,14 +264,14 @@ impl LocalShare {
     pub(super) fn get_beside_tally(&self, worker: u32, out: &mut [u8], by: Deadline) -> Result<bool, Error> {
         let Some(tally) = &self.tally else { return Ok(false) };
         loop {
-            if self.has_unapplied(worker) {
+            let moves = tally.moves.load(SeqCst);
+            if !moves.is_multiple_of(2) || self.has_unapplied(worker) {
                 self.get_with_tally(tally, worker, out, by)?;
                 return Ok(true);
             }
-            let begun = tally.begun.load(SeqCst);
             self.read_elements(0, 0..self.store.layout().elements, out, by)?;
             // Another thread has begun a tally meanwhile, on an older base perhaps: what this one saw must not be gone at its next look.
-            if tally.begun.load(SeqCst) == begun {
+            if tally.moves.load(SeqCst) == moves {
                 return Ok(true);
             }
         }
@@ -227,7 +279,7 @@ impl LocalShare {
 
     fn get_with_tally(&self, tally: &Tally, worker: u32, out: &mut [u8], by: Deadline) -> Result<(), Error> {
         let outbox = &self.outboxes[worker as usize];
-        let mut state = tally.lock();
+        let mut state = tally.lock(|| self.operation("get"), by)?;
         state.calls += 1;
         match outbox.tally() {
             // Who goes on adding merges with an add, and begins anew in the same go.
@@ -239,86 +291,27 @@ impl LocalShare {
                 }
             }
             _ => {
-                self.merge(tally, &mut state, worker, by)?;
+                let _moving = Moving::begin(tally);
+                self.merge(&mut state, worker, by)?;
                 out.copy_from_slice(&state.base);
             }
         }
         Ok(())
     }
 
+    /// Brings the share up to date for reading some of it. Where there are tallies none is begun until the caller lets go of the answer: it would be on an
+    /// older base than what the caller reads.
+    pub(super) fn catch_up_for_rows(&self, worker: u32, own_adds: u64, by: Deadline) -> Result<Option<MutexGuard<'_, State>>, Error> {
+        let Some(tally) = &self.tally else { return self.catch_up(worker, own_adds, None, by).map(|()| None) };
+        let state = tally.lock(|| self.operation("get"), by)?;
+        if self.has_unapplied(worker) {
+            self.apply_all_published(worker, None, by)?;
+        }
+        Ok(Some(state))
+    }
+
     fn put_together(&self, updater: Updater, old: &[u8], delta: &[u8], new: &mut [u8]) {
         let block = Block { old, delta, new, states_old: [&[], &[]], states_new: [&mut [], &mut []] };
         apply(updater, self.dtype, &AddOptions::default(), block);
-    }
-}
-
-#[cfg(all(test, debug_assertions))]
-mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use syncline_cluster::bootstrap::{Arguments, Environment, find};
-    use syncline_cluster::{Job, Settings};
-    use syncline_testkit::ranks::threads;
-
-    use super::*;
-    use crate::way::Way;
-    use crate::{Spec, Tables};
-
-    /// Two stripes of bytes and a bit.
-    const SIZE: usize = 150_000;
-
-    fn soon() -> Deadline {
-        Deadline::after(Duration::from_secs(20))
-    }
-
-    #[test]
-    fn a_merge_that_came_to_its_deadline_halfway_is_finished_before_anything_is_added() {
-        mortality::pretend_a_crowd();
-        let rendezvous = format!("unix:@half-a-merge-{}", std::process::id());
-        threads(2, |rank| {
-            let rank = rank.to_string();
-            let environment = Environment::from_variables([
-                ("SYNCLINE_RANK", rank.as_str()),
-                ("SYNCLINE_WORLD_SIZE", "2"),
-                ("SYNCLINE_RENDEZVOUS", rendezvous.as_str()),
-                ("SYNCLINE_TOKEN", "t"),
-            ]);
-            let launch = find(&environment, &Arguments::default()).expect("a sound environment");
-            let job = Arc::new(Job::join(&launch, &Settings::default(), soon()).expect("both come"));
-            let tables = Tables::new(Arc::clone(&job));
-            let table = tables.create(Spec::array(SIZE as u64).with_dtype(DType::U8), None, "here", soon()).expect("made");
-            let Way::Here(share) = &table.inner.way else { panic!("both share memory") };
-            let add = |by: Deadline, wait: bool| table.add(&[1; SIZE], None, &AddOptions::default(), wait, by);
-            let together = || job.barrier(soon()).expect("both live");
-            let get = || {
-                let mut out = vec![0; SIZE];
-                table.get(&mut out, None, soon()).expect("fetched");
-                assert!(out.iter().all(|value| *value == out[0]), "each add is everywhere or nowhere, and once");
-                out[0]
-            };
-            if job.rank() == 0 {
-                add(soon(), false).expect("added");
-                together();
-                together();
-                let late = add(Deadline::after(Duration::from_millis(100)), true);
-                assert!(late.is_err(), "the second stripe is in another's hand");
-                assert!(share.is_half_applied(0), "and the first is done");
-                together();
-                add(soon(), false).expect("added");
-                assert_eq!(get(), 3);
-            } else {
-                together();
-                let mut hand = share.hand();
-                share.store.take(1, &hand).expect("free");
-                let hold = hand.hold(&share.store, 1);
-                together();
-                together();
-                drop(hold);
-            }
-            together();
-            tables.finish(soon()).expect("finished");
-            job.leave(soon()).expect("a polite end");
-        });
     }
 }

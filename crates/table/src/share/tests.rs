@@ -1,0 +1,208 @@
+//! Two workers that share a table in memory, brought into the very moments that go wrong once in a million calls.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use syncline_cluster::bootstrap::{Arguments, Environment, find};
+use syncline_cluster::{Deadline, Job, Settings};
+use syncline_shm::mortality;
+use syncline_tensor::DType;
+use syncline_testkit::ranks::threads;
+
+use super::{LocalShare, Share};
+use crate::way::Way;
+use crate::{AddOptions, Spec, Table, Tables};
+
+/// Bytes of an array: two stripes and a bit.
+const SIZE: usize = 150_000;
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(20))
+}
+
+/// Time enough to find that one waits.
+fn a_moment() -> Deadline {
+    Deadline::after(Duration::from_millis(100))
+}
+
+/// One of the two.
+struct Member<'a> {
+    job: &'a Job,
+    table: &'a Table,
+    share: &'a LocalShare,
+}
+
+impl Member<'_> {
+    fn is_first(&self) -> bool {
+        self.job.rank() == 0
+    }
+
+    /// Both come here. Unlike a barrier of tables, this applies nothing.
+    fn meet(&self) {
+        self.job.barrier(soon()).expect("both live");
+    }
+
+    fn add(&self, wait: bool, by: Deadline) -> Result<(), syncline_cluster::Error> {
+        self.table.add(&vec![1; self.share.bytes()], None, &AddOptions::default(), wait, by)
+    }
+
+    fn get(&self) -> u8 {
+        let mut out = vec![0; self.share.bytes()];
+        self.table.get(&mut out, None, soon()).expect("fetched");
+        assert!(out.iter().all(|value| *value == out[0]), "each add is everywhere or nowhere, and once");
+        out[0]
+    }
+
+    /// Holds stripe `index` between the next two meetings of the two.
+    fn hold(&self, index: usize) {
+        let mut hand = self.share.hand();
+        self.share.store.take(index, &hand).expect("free");
+        let hold = hand.hold(&self.share.store, index);
+        self.meet();
+        self.meet();
+        drop(hold);
+    }
+}
+
+fn two(name: &str, spec: Spec, timeout: Duration, body: impl Fn(Member<'_>) + Sync) {
+    let rendezvous = format!("unix:@{name}-{}", std::process::id());
+    threads(2, |rank| {
+        let rank = rank.to_string();
+        let environment = Environment::from_variables([
+            ("SYNCLINE_RANK", rank.as_str()),
+            ("SYNCLINE_WORLD_SIZE", "2"),
+            ("SYNCLINE_RENDEZVOUS", rendezvous.as_str()),
+            ("SYNCLINE_TOKEN", "t"),
+        ]);
+        let launch = find(&environment, &Arguments::default()).expect("a sound environment");
+        let settings = Settings { timeout, ..Settings::default() };
+        let job = Arc::new(Job::join(&launch, &settings, soon()).expect("both come"));
+        let tables = Tables::new(Arc::clone(&job));
+        let table = tables.create(spec.clone(), None, "here", soon()).expect("made");
+        let Way::Here(share) = &table.inner.way else { panic!("both share memory") };
+        body(Member { job: &job, table: &table, share });
+        job.barrier(soon()).expect("both live");
+        tables.finish(soon()).expect("finished");
+        job.leave(soon()).expect("a polite end");
+    });
+}
+
+const PATIENT: Duration = Duration::from_secs(30);
+
+fn bytes() -> Spec {
+    Spec::array(SIZE as u64).with_dtype(DType::U8)
+}
+
+#[test]
+fn a_merge_that_came_to_its_deadline_halfway_is_finished_before_anything_is_added() {
+    mortality::pretend_a_crowd();
+    two("half-a-merge", bytes(), PATIENT, |member| {
+        if !member.is_first() {
+            member.meet();
+            member.hold(1);
+            return;
+        }
+        member.add(false, soon()).expect("added");
+        member.meet();
+        member.meet();
+        let late = member.add(true, a_moment());
+        assert!(late.is_err(), "the second stripe is in another's hand");
+        let outbox = &member.share.outboxes[0];
+        assert!(outbox.progress(outbox.published()) > 0, "and the first is done");
+        member.meet();
+        member.add(false, soon()).expect("added");
+        assert_eq!(member.get(), 3);
+    });
+}
+
+/// A thread has begun a tally and read its base; its add does not count yet. What others read of the table now may be more than the base.
+#[test]
+fn a_get_beside_a_tally_that_is_being_begun_waits_for_it_and_has_a_deadline() {
+    two("being-begun", Spec::matrix(SIZE as u64, 1).with_dtype(DType::U8), PATIENT, |member| {
+        if !member.is_first() {
+            return;
+        }
+        let tally = member.share.tally.as_ref().expect("a small async array");
+        let state = tally.lock(|| "test".into(), soon()).expect("free");
+        tally.moves.fetch_add(1, SeqCst);
+        let mut out = vec![0; SIZE];
+        let whole = member.table.get(&mut out, None, a_moment()).expect_err("the other thread is not done");
+        assert!(whole.to_string().contains("another thread of this process"), "{whole}");
+        let some = member.table.get(&mut out[..1], Some(&[3]), a_moment()).expect_err("rows wait too");
+        assert!(some.to_string().contains("another thread of this process"), "{some}");
+        tally.moves.fetch_add(1, SeqCst);
+        drop(state);
+        assert_eq!(member.get(), 0);
+    });
+}
+
+#[test]
+fn a_tally_is_brought_to_the_table_though_its_worker_goes_on_adding_now_and_then() {
+    mortality::pretend_a_crowd();
+    two("now-and-then", bytes(), PATIENT, |member| {
+        if member.is_first() {
+            let outbox = &member.share.outboxes[0];
+            let mut noted = crate::caretaker::Noted::new(&member.table.inner);
+            for number in 1..=2 {
+                member.add(false, soon()).expect("added");
+                assert_eq!((outbox.published(), outbox.applied()), (number, 0));
+                assert!(noted.look());
+            }
+            assert_eq!(outbox.applied(), 2, "of two looks the second found what the first had found");
+        }
+    });
+}
+
+#[test]
+fn an_add_that_finds_its_table_noted_is_applied_though_it_is_forgotten_at_that_moment() {
+    two("forgotten", Spec::array(3 * SIZE as u64).with_dtype(DType::U8), PATIENT, |member| {
+        if member.is_first() {
+            let inner = &member.table.inner;
+            assert!(inner.note_again(), "as if the caretaker had it");
+            let mut noted = crate::caretaker::Noted::new(inner);
+            while inner.is_noted() {
+                assert!(noted.look(), "it is forgotten first, and let go a look later");
+            }
+            assert!(inner.note_again(), "what the add sees");
+            member.add(false, soon()).expect("added");
+            inner.forget_noted();
+            assert!(noted.look() && noted.look(), "it is kept an eye on again");
+            assert_eq!(member.share.outboxes[0].applied(), 1);
+        }
+    });
+}
+
+#[test]
+fn a_question_for_changed_rows_waits_for_who_is_in_the_middle_of_a_change() {
+    two("stamps", Spec::matrix(SIZE as u64 / 10, 10).with_dtype(DType::U8), PATIENT, |member| {
+        let mut mirror = vec![0; SIZE];
+        if !member.is_first() {
+            member.meet();
+            return member.hold(1);
+        }
+        assert_eq!(member.table.get_changed(&mut mirror, soon()).expect("told").len(), SIZE / 10, "all rows, the first time");
+        member.meet();
+        member.meet();
+        member.table.get_changed(&mut mirror, a_moment()).expect_err("a row may be stamped just now");
+        member.meet();
+        assert_eq!(member.table.get_changed(&mut mirror, soon()).expect("told"), Vec::<i64>::new());
+    });
+}
+
+#[test]
+fn an_outbox_stays_open_as_long_as_something_of_it_is_not_applied() {
+    two("stays-open", Spec::array(3 * SIZE as u64).with_dtype(DType::U8), Duration::from_secs(2), |member| {
+        if !member.is_first() {
+            return member.hold(6);
+        }
+        member.meet();
+        let outbox = &member.share.outboxes[0];
+        member.add(true, a_moment()).expect_err("its last stripe is in another's hand");
+        Share::finish(member.share, 0);
+        assert!(!outbox.is_finished() && outbox.applied() == 0);
+        member.meet();
+        Share::finish(member.share, 0);
+        assert!(outbox.is_finished() && outbox.applied() == 1);
+    });
+}
