@@ -527,7 +527,13 @@ impl Share for LocalShare {
         match rows {
             Selection::All => {
                 let mut emit = IntoSink::new(self.dtype.size(), sink);
-                self.catch_up(worker, own_adds, Some(&mut emit), by)?;
+                if self.place.spec.consistency == Consistency::Async {
+                    // In two passes: who takes the numbers may be slow, and with the hand taken all others would wait for that.
+                    self.catch_up(worker, own_adds, None, by)?;
+                    self.read_all(worker, &mut emit, by)?;
+                } else {
+                    self.catch_up(worker, own_adds, Some(&mut emit), by)?;
+                }
                 emit.flush()
             }
             Selection::Rows(ids) => {

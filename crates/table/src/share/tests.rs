@@ -10,7 +10,7 @@ use syncline_shm::mortality;
 use syncline_tensor::DType;
 use syncline_testkit::ranks::threads;
 
-use super::{LocalShare, Share};
+use super::{LocalShare, Selection, Share};
 use crate::way::Way;
 use crate::{AddOptions, Spec, Table, Tables};
 
@@ -204,5 +204,23 @@ fn an_outbox_stays_open_as_long_as_something_of_it_is_not_applied() {
         member.meet();
         Share::finish(member.share, 0);
         assert!(outbox.is_finished() && outbox.applied() == 1);
+    });
+}
+
+#[test]
+fn nobody_waits_for_a_slow_link_to_take_what_a_worker_gets() {
+    two("slow-link", Spec::array(3 * SIZE as u64).with_dtype(DType::U8), PATIENT, |member| {
+        if member.is_first() {
+            member.add(false, soon()).expect("added");
+            let mut taken = 0;
+            let mut sink = |bytes: &[u8]| {
+                assert!(member.share.hand.try_lock().is_ok(), "a thread that adds for another worker has what it needs");
+                assert!(bytes.iter().all(|value| *value == 1));
+                taken += bytes.len();
+                Ok(())
+            };
+            Share::read(member.share, 0, 1, Selection::All, &mut sink, soon()).expect("read");
+            assert_eq!(taken, 3 * SIZE);
+        }
     });
 }
