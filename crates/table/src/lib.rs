@@ -13,6 +13,7 @@ pub mod fuzzing;
 mod gradient;
 mod ground;
 mod keys;
+mod locking;
 mod named;
 mod partition;
 mod pending;

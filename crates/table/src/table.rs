@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use syncline_cluster::{Deadline, Error, Vigil};
 use syncline_shm::bulletin::Bulletin;
@@ -13,6 +12,7 @@ use syncline_tensor::kernels::quantize::Quantizer;
 use crate::caretaker::Caretaker;
 use crate::fetching::Fetching;
 use crate::gradient::{Gradient, Habits};
+use crate::locking::lock_by;
 use crate::share::{LocalShare, Selection, Share};
 use crate::spread::{Code, Manner, Spread};
 use crate::way::Way;
@@ -97,34 +97,7 @@ impl Inner {
     /// The same for a caller with a deadline: another thread may hold it while its add waits for others.
     #[inline(always)] // Every call on a table begins with it.
     fn adds_by(&self, what: &str, by: Deadline) -> Result<MutexGuard<'_, Adds>, Error> {
-        match self.adds.try_lock() {
-            Ok(adds) => Ok(adds),
-            Err(_) => self.adds_later(what, by),
-        }
-    }
-
-    #[cold]
-    fn adds_later(&self, what: &str, by: Deadline) -> Result<MutexGuard<'_, Adds>, Error> {
-        loop {
-            match self.adds.try_lock() {
-                Ok(adds) => return Ok(adds),
-                Err(TryLockError::Poisoned(adds)) => return Ok(adds.into_inner()),
-                Err(TryLockError::WouldBlock) => {}
-            }
-            if by.interrupted() {
-                return Err(Error::Interrupted { operation: self.operation(what), waited: by.waited() });
-            }
-            if by.expired() {
-                return Err(Error::Timeout {
-                    operation: self.operation(what),
-                    missing: Vec::new(),
-                    detail: ": another thread of this process is in the middle of an add".into(),
-                    waited: by.waited(),
-                    hint: "that add waits for others; its own error names them".into(),
-                });
-            }
-            std::thread::park_timeout(by.slice(Duration::from_micros(50)));
-        }
+        lock_by(&self.adds, || self.operation(what), "is in the middle of an add", by)
     }
 
     /// How many adds of this worker a get contains that is called now.

@@ -28,7 +28,7 @@ impl LocalShare {
             self.check_rows("add", ids)?;
         }
         let Habits { steady, repeats, .. } = habits;
-        let mut hand = self.hand();
+        let mut hand = self.hand(by)?;
         // Whoever writes the count has the count of the worker's adds in hand, or the hand.
         let count = Counter { word: self.store.header().count(), alone: true };
         self.gradient().with_step_now(steady, count, rows, |resolved| {

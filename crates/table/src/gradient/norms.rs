@@ -54,7 +54,7 @@ impl LocalShare {
             if measure.tag.get() == round {
                 continue;
             }
-            let mut hand = self.hand();
+            let mut hand = self.hand(by)?;
             let norms = self.measure(&mut hand, self.piece(piece), &self.sum(adds), &step.resolved, by)?;
             let hold = self.take(&mut hand, piece, by)?;
             if self.store.header().rounds().get() >= round {

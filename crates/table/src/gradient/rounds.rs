@@ -45,7 +45,7 @@ impl LocalShare {
     /// into what that one left.
     pub(crate) fn close_round(&self, step: &RoundStep, by: Deadline) -> Result<(), Error> {
         let (header, round) = (self.store.header(), step.notes.round);
-        let mut hand = self.hand();
+        let mut hand = self.hand(by)?;
         let hold = if self.store.layout().elements > 0 { Some(self.take(&mut hand, 0, by)?) } else { None };
         if header.rounds().get() < round {
             step.notes.write(header.notes(round));

@@ -80,14 +80,14 @@ impl LocalShare {
         Ok(notes.map_or(KeyState::default(), |notes| notes.state))
     }
 
-    fn set_key_state(&self, state: KeyState) -> Result<(), Error> {
+    fn set_key_state(&self, state: KeyState, by: Deadline) -> Result<(), Error> {
         let gradient = self.gradient();
         let rule = gradient.newest()?;
         let Some(optimizer) = &rule.optimizer else { return Ok(()) };
         let header = self.store.header();
         let count = state.count.unwrap_or(0);
         if self.counts_adds() {
-            let _hand = self.hand(); // A worker that is alone counts with it.
+            let _hand = self.hand(by)?; // A worker that is alone counts with it.
             Count(header.count()).set(rule.generation(), count.saturating_sub(optimizer.settings.begin_num_update));
             let [generation, rate, ..] = header.notes(0);
             rate.set(state.last_rate.unwrap_or(0.0).to_bits());
@@ -115,7 +115,7 @@ impl LocalShare {
         let first = (first_row - self.place.rows.start) * self.cols;
         let elements = first..first + (out.len() / self.store.layout().lanes[lane]) as u64;
         let mut bytes = Vec::new();
-        self.copy_elements(&mut self.hand(), lane, elements, &super::Resolved { rule, step: None }, &mut bytes, by)?;
+        self.copy_elements(&mut *self.hand(by)?, lane, elements, &super::Resolved { rule, step: None }, &mut bytes, by)?;
         out.copy_from_slice(&bytes);
         Ok(())
     }
@@ -123,7 +123,7 @@ impl LocalShare {
     /// Overwrites rows of a lane of states, which begin anew first where they are not the newest rule's, or the notes.
     pub(crate) fn write_state_lane(&self, lane: usize, first_row: u64, bytes: &[u8], by: Deadline) -> Result<(), Error> {
         if lane == NOTES_LANE {
-            return bytes.chunks_exact(NOTES).next().map_or(Ok(()), |notes| self.set_key_state(of_bytes(notes)));
+            return bytes.chunks_exact(NOTES).next().map_or(Ok(()), |notes| self.set_key_state(of_bytes(notes), by));
         }
         let rule = self.gradient().newest()?;
         if lane > rule.lanes.len() {
@@ -132,7 +132,7 @@ impl LocalShare {
         let width = self.store.layout().lanes[lane];
         let first = (first_row - self.place.rows.start) * self.cols;
         let end = first + (bytes.len() / width) as u64;
-        let mut hand = self.hand();
+        let mut hand = self.hand(by)?;
         let (mut at, mut done) = (first, 0);
         while at < end {
             let index = self.store.stripe_of(at);

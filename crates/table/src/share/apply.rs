@@ -108,7 +108,7 @@ impl LocalShare {
     pub(super) fn apply_all_published(&self, worker: u32, mut emit: Option<&mut dyn Emit>, by: Deadline) -> Result<bool, Error> {
         let outbox = &self.outboxes[worker as usize];
         let backs_up = self.place.spec.updater.backup_lane(worker, self.place.workers.len() as u32).is_some();
-        let mut hand = self.hand();
+        let mut hand = self.hand(by)?;
         let mut emitted = false;
         let published = outbox.published();
         let tally = outbox.tally();

@@ -44,8 +44,8 @@ impl LocalShare {
         by: Deadline,
         change: impl FnOnce(&mut Hold<'_>, Range<u64>, Progress<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut post = self.post(worker)?;
-        let mut hand = self.hand();
+        let mut post = self.post(worker, by)?;
+        let mut hand = self.hand(by)?;
         let index = self.store.stripe_of(elements.start);
         if hand.was_followed_at(&self.store, index) && !self.puts_adds_together() {
             self.turns.met(sequence, bytes);

@@ -30,7 +30,7 @@ impl LocalShare {
         by: Deadline,
     ) -> Result<(), Error> {
         self.enter("add")?;
-        let mut post = self.post(worker)?;
+        let mut post = self.post(worker, by)?;
         let end = loop {
             match post.room(sequence, self.applied(worker), None, self.bytes(), LEAST_IN_FLIGHT) {
                 Ok(room) => break room.end,
@@ -57,8 +57,9 @@ impl LocalShare {
         let result = apply();
         if self.outboxes[worker as usize].applied() < sequence {
             // In the order of everyone who adds: first the post, then the hand, with which another thread may be reading the array.
-            let mut post = self.post(worker)?;
-            let _hand = self.hand();
+            // However long that takes: the caller has its array back when this returns.
+            let mut post = self.post(worker, Deadline::never())?;
+            let _hand = self.hand(Deadline::never())?;
             if self.outboxes[worker as usize].applied() < sequence {
                 post.take_over(sequence, delta);
             }

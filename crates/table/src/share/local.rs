@@ -20,6 +20,7 @@ use super::turns::Turns;
 use super::{Emit, LaneInfo, Selection, Share};
 use crate::arrays::Arrays;
 use crate::gradient::{self, Gradient};
+use crate::locking::lock_by;
 use crate::updater::{StateLane, apply_in_place};
 use crate::{AddOptions, Consistency, Spec, Updater};
 
@@ -182,9 +183,11 @@ impl LocalShare {
         }
     }
 
-    pub(crate) fn hand(&self) -> MutexGuard<'_, Hand> {
+    /// This process's hand, which another thread may have out while it waits for a stripe.
+    #[inline]
+    pub(crate) fn hand(&self, by: Deadline) -> Result<MutexGuard<'_, Hand>, Error> {
         // A panic while the hand is out leaves its stripe held, which the next take reports; the hand itself is sound.
-        self.hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock_by(&self.hand, || self.operation("waiting for another thread"), "is changing the table", by)
     }
 
     /// Bytes of all rows here.
@@ -272,7 +275,7 @@ impl LocalShare {
             Selection::All => (None, self.bytes()),
             Selection::Rows(ids) => (Some(ids.len() * if sorts { 2 } else { 1 }), ids.len() * self.cols as usize * self.dtype.size()),
         };
-        let mut post = self.post(worker)?;
+        let mut post = self.post(worker, by)?;
         if self.alone && post.outbox().published() + 1 < sequence {
             post.pass(sequence - 1); // What a world of one added in place, the outbox has not heard of.
         }
@@ -308,7 +311,7 @@ impl LocalShare {
 
     /// Makes a staged add count, and applies it if that is better done now.
     pub(crate) fn publish_add(&self, worker: u32, sequence: u64, by: Deadline) -> Result<(), Error> {
-        let mut post = self.post(worker)?;
+        let mut post = self.post(worker, by)?;
         if !post.publish(sequence) {
             return Ok(()); // a number that counts already
         }
@@ -405,7 +408,7 @@ impl LocalShare {
         }
         self.enter("add")?;
         let size = self.dtype.size();
-        let mut hand = self.hand();
+        let mut hand = self.hand(by)?;
         let mut one = |elements: Range<u64>, delta: &[u8]| -> Result<(), Error> {
             let (mut at, mut done) = (elements.start, 0);
             while at < elements.end {
@@ -465,11 +468,12 @@ impl LocalShare {
         self.outboxes.iter().map(|outbox| outbox.published()).collect()
     }
 
-    pub(crate) fn post(&self, worker: u32) -> Result<MutexGuard<'_, Post>, Error> {
+    /// The owner's end of a worker's outbox, which another thread may have in hand while it waits for room.
+    pub(crate) fn post(&self, worker: u32, by: Deadline) -> Result<MutexGuard<'_, Post>, Error> {
         let post = self.posts[worker as usize]
             .as_ref()
             .ok_or_else(|| Error::Configuration { detail: format!("{}: worker {worker} does not write here", self.place.title) })?;
-        Ok(post.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        lock_by(post, || self.operation("waiting for another thread"), "is in the middle of an add", by)
     }
 
     /// Wakes neighbours that sleep until a clock moves.
@@ -501,7 +505,7 @@ impl Share for LocalShare {
     }
 
     fn discard(&self, worker: u32, sequence: u64) {
-        if let Ok(mut post) = self.post(worker) {
+        if let Ok(mut post) = self.post(worker, Deadline::after(self.place.vigil.timeout())) {
             post.discard(sequence);
         }
     }

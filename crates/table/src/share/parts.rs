@@ -30,7 +30,7 @@ impl LocalShare {
 
     /// Applies a round of rows together with whoever else does.
     pub(super) fn finish_parts(&self, round: u64, adds: &[Add<'_>], step: Option<&RoundStep>, by: Deadline) -> Result<(), Error> {
-        let mut hand = self.hand();
+        let mut hand = self.hand(by)?;
         let parts = self.store.parts();
         let bounds = self.bounds(adds, parts.len());
         let first = hand.number() as usize * parts.len() / self.place.hands.len();

@@ -116,7 +116,7 @@ impl LocalShare {
         if round < rounds.get() + patience {
             return Ok(());
         }
-        let mut hand = self.hand();
+        let mut hand = self.hand(by)?;
         let mut hold = self.take(&mut hand, 0, by)?;
         // Looked at with the stripe in hand, as in `rounds`: from here on nobody applies an earlier round, and who begins to ask for changed rows sees this one.
         if rounds.get() < round && self.store.header().epoch().get_ordered() == 0 {

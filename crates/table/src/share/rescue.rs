@@ -102,7 +102,7 @@ impl LocalShare {
             for index in
                 (0..self.place.hands.len() as u32).filter(|hand| self.is_dead(*hand)).filter_map(|hand| self.store.under_change(hand))
             {
-                drop(self.take(&mut self.hand(), index, by)?);
+                drop(self.take(&mut *self.hand(by)?, index, by)?);
             }
             self.apply_published(worker, None, by)?;
         }

@@ -156,7 +156,11 @@ impl LocalShare {
         let elements = self.store.elements_of(index);
         let mut emitted = false;
         if self.store.stripe(index).progress.get() != all_done(round) {
-            let mut hand = self.hand();
+            let mut hand = match (wait, self.hand.try_lock()) {
+                (_, Ok(hand)) => hand,
+                (Some(by), Err(_)) => self.hand(by)?,
+                (None, Err(_)) => return Ok(false), // Another thread has it out.
+            };
             let hand: &mut Hand = &mut hand;
             let hold = match wait {
                 Some(by) => Some(self.take(hand, index, by)?),

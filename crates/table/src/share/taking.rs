@@ -160,7 +160,7 @@ impl LocalShare {
                 Ok(()) => return Ok(()),
                 Err(busy) => {
                     if backoff.pause() && self.look_after(busy, &backoff)? {
-                        drop(self.take(&mut self.hand(), index, by)?);
+                        drop(self.take(&mut *self.hand(by)?, index, by)?);
                     }
                 }
             }
@@ -175,7 +175,7 @@ impl LocalShare {
             let index = self.store.stripe_of(at);
             let end = self.store.elements_of(index).end.min(elements.end);
             let len = (end - at) as usize * width;
-            let mut hand = self.hand();
+            let mut hand = self.hand(by)?;
             let mut taken = self.take(&mut hand, index, by)?;
             taken.contents_mut(lane, at..end).copy_from_slice(&bytes[done..done + len]);
             if lane == 0 {
@@ -254,7 +254,7 @@ impl LocalShare {
         while at < elements.end {
             let index = self.store.stripe_of(at);
             let end = self.store.elements_of(index).end.min(elements.end);
-            let mut hand = self.hand();
+            let mut hand = self.hand(by)?;
             let mut hold = self.take(&mut hand, index, by)?;
             let values = hold.contents(0, at..end).to_vec();
             hold.contents_mut(backup, at..end).copy_from_slice(&values);

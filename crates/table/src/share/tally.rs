@@ -18,8 +18,8 @@
 //! Memory: three times the table for each worker that does this.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
 
 use syncline_cluster::{Deadline, Error};
 use syncline_shm::mortality;
@@ -28,6 +28,7 @@ use syncline_tensor::DType;
 use super::emit::IntoArray;
 use super::{LocalShare, Place, Selection};
 use crate::gradient::Resolved;
+use crate::locking::lock_by;
 use crate::updater::{Block, apply};
 use crate::{AddOptions, Consistency, Updater};
 
@@ -130,36 +131,7 @@ impl Tally {
     /// Another thread may have it in hand while it waits for somebody who holds the table: this one has a deadline and a Ctrl-C of its own.
     #[inline]
     pub(super) fn lock(&self, operation: impl Fn() -> String, by: Deadline) -> Result<MutexGuard<'_, State>, Error> {
-        self.state.try_lock().or_else(|_| self.lock_later(&operation, by))
-    }
-
-    #[cold]
-    fn lock_later(&self, operation: &dyn Fn() -> String, by: Deadline) -> Result<MutexGuard<'_, State>, Error> {
-        let mut looks = 0;
-        loop {
-            match self.state.try_lock() {
-                Ok(state) => return Ok(state),
-                Err(TryLockError::Poisoned(state)) => return Ok(state.into_inner()), // The base is read anew with the next tally.
-                Err(TryLockError::WouldBlock) => looks += 1,
-            }
-            if looks < 50 {
-                std::thread::yield_now(); // It is held for microseconds as a rule.
-                continue;
-            }
-            if by.interrupted() {
-                return Err(Error::Interrupted { operation: operation(), waited: by.waited() });
-            }
-            if by.expired() {
-                return Err(Error::Timeout {
-                    operation: operation(),
-                    missing: Vec::new(),
-                    detail: ": another thread of this process is bringing its adds to the table".into(),
-                    waited: by.waited(),
-                    hint: "that thread waits for somebody who holds a part of the table; its own error names whom".into(),
-                });
-            }
-            std::thread::park_timeout(by.slice(Duration::from_micros(50)));
-        }
+        lock_by(&self.state, operation, "is bringing its adds to the table", by) // Of one that panicked, the base is read anew with the next tally.
     }
 }
 
@@ -186,7 +158,12 @@ impl LocalShare {
 
     /// Whether others add to the table without pause, as this worker does.
     fn is_crowded(&self, sequence: u64) -> bool {
-        mortality::is_crowded() || self.hand().was_followed(&self.store) && self.turns.hurries(sequence, self.bytes())
+        mortality::is_crowded() || self.was_followed() && self.turns.hurries(sequence, self.bytes())
+    }
+
+    /// Whether another process has been at the table since this one's last change. Who cannot tell, because another thread has the hand, is told no.
+    fn was_followed(&self) -> bool {
+        self.hand.try_lock().is_ok_and(|hand| hand.was_followed(&self.store))
     }
 
     fn join_tally(
@@ -198,7 +175,7 @@ impl LocalShare {
         by: Deadline,
     ) -> Result<bool, Error> {
         self.enter("add")?;
-        let mut post = self.post(worker)?;
+        let mut post = self.post(worker, by)?;
         let mut state = tally.lock(|| self.operation("add"), by)?;
         let mut _moving = None;
         if !self.has_unapplied(worker) {
@@ -207,7 +184,7 @@ impl LocalShare {
         } else if self.outboxes[worker as usize].tally().is_none() {
             return Ok(false); // An earlier add could not be applied and stands by itself.
         } else if state.calls >= state.allowance || !state.goes_by(step) || self.is_half_applied(worker) {
-            let goes_on = state.goes_by(step) && (mortality::is_crowded() || self.hand().was_followed(&self.store));
+            let goes_on = state.goes_by(step) && (mortality::is_crowded() || self.was_followed());
             _moving = Some(Moving::begin(tally));
             self.merge(&mut state, worker, by)?;
             if !goes_on {

@@ -56,7 +56,7 @@ impl Member<'_> {
 
     /// Holds stripe `index` between the next two meetings of the two.
     fn hold(&self, index: usize) {
-        let mut hand = self.share.hand();
+        let mut hand = self.share.hand(soon()).expect("free");
         self.share.store.take(index, &hand).expect("free");
         let hold = hand.hold(&self.share.store, index);
         self.meet();

@@ -96,7 +96,7 @@ impl LocalShare {
         if !self.turns.met(self.outboxes[worker].published(), self.bytes()) {
             return Ok(false);
         }
-        let mut hand = self.hand();
+        let mut hand = self.hand(by)?;
         let hold = self.take(&mut hand, self.store.stripe_of(elements.start), by)?;
         out.copy_from_slice(hold.contents(0, elements));
         Ok(true)
