@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error};
 
+use super::counting::publish;
 use super::layout::{Piece, Places};
 use super::messages::{Hold, Reply, Request};
 use super::moving::{filler, gathered, id_bytes, patience, rows, selection, unexpected};
@@ -146,7 +147,7 @@ impl Parts {
         match &mut member.at {
             At::Here(share) => {
                 delta.stage(&**share, self.worker, sequence, piece, &bytes, options, by)?;
-                share.publish(self.worker, sequence)?;
+                publish(&**share, self.worker, sequence)?;
             }
             At::There(line) => {
                 let request = delta.request(piece, sequence, options, None, by);
@@ -249,7 +250,7 @@ impl Parts {
         let member = &mut self.members[primary];
         let sequence = member.made + 1;
         match &mut member.at {
-            At::Here(share) => share.publish(self.worker, sequence).map_err(|error| struck(primary, error))?,
+            At::Here(share) => publish(&**share, self.worker, sequence).map_err(|error| struck(primary, error))?,
             At::There(line) => {
                 let commit = Request::Commit { sequence };
                 let asked = line.ask(&commit, &[], &*self.reach, by);
@@ -272,7 +273,7 @@ impl Parts {
             let member = &mut self.members[part];
             let sequence = member.made + 1;
             let result = match &mut member.at {
-                At::Here(share) if commits => share.publish(self.worker, sequence),
+                At::Here(share) if commits => publish(&**share, self.worker, sequence),
                 At::Here(share) => {
                     share.discard(self.worker, sequence);
                     Ok(())

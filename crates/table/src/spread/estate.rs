@@ -12,6 +12,7 @@ use syncline_cluster::{Deadline, Error};
 use syncline_transport::{Link, LinkError, OutFrame};
 use syncline_wire::Kind;
 
+use super::counting::publish;
 use super::messages::Hold;
 use super::protocol::{Inquest, Report};
 use super::reach::{Fate, Places, Reach};
@@ -61,7 +62,7 @@ fn bury(places: &Places, index: usize, share: &dyn Share, worker: u32, held: Opt
     let counts = if places.servers.len() == 1 { Ok(false) } else { verdict(places, worker, report, reach) };
     match (held, counts) {
         (Some((sequence, _)), Ok(true)) => {
-            if let Err(error) = share.publish(worker, sequence) {
+            if let Err(error) = publish(share, worker, sequence) {
                 tracing::warn!("{}: add {sequence} of dead worker {worker} counts elsewhere but not here: {error}", places.name);
             }
         }

@@ -16,6 +16,7 @@ mod asking;
 mod baton;
 mod client;
 mod copies;
+mod counting;
 mod courier;
 mod estate;
 mod gate;

@@ -20,6 +20,7 @@ use syncline_wire::Kind;
 
 use super::answering::{Answering, Trouble, Wanted, Wish, soon};
 use super::baton::Baton;
+use super::counting::publish;
 use super::estate;
 use super::gate::Gate;
 use super::line::read_exactly;
@@ -167,7 +168,7 @@ impl Session<'_> {
             Request::Add { .. } | Request::AddWords { .. } => return self.add(head, request),
             Request::Commit { sequence } => match self.ward.commit(sequence) {
                 Answer::Go => {
-                    share.publish(worker, sequence)?;
+                    publish(&**share, worker, sequence)?;
                     self.ward.counted(sequence);
                     self.unapplied = Some(sequence);
                     self.reply(head, &Reply::Done)?;
@@ -275,7 +276,7 @@ impl Session<'_> {
         match hold {
             Some(hold) => self.ward.took(sequence, hold),
             None => {
-                share.publish(worker, sequence)?;
+                publish(&**share, worker, sequence)?;
                 self.ward.counted(sequence);
                 self.unapplied = Some(sequence);
             }

@@ -2,6 +2,7 @@
 #![expect(clippy::single_range_in_vec_init, reason = "a table in one share has one range")]
 
 mod called_off;
+mod counting;
 mod keys;
 mod naive;
 mod operations;

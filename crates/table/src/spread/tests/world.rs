@@ -125,6 +125,8 @@ pub(super) struct World {
     pub(super) places: Arc<Places>,
     pub(super) form: Form,
     pub(super) shares: Vec<Arc<dyn Share>>,
+    /// The same, if they are naive.
+    pub(super) naive: Vec<Arc<Naive>>,
     services: Vec<JoinHandle<()>>,
 }
 
@@ -168,16 +170,17 @@ impl Plan {
     /// A matrix in naive shares.
     pub(super) fn build(&self) -> World {
         let naive = |range: &std::ops::Range<u64>| {
-            Arc::new(Naive::new(range.clone(), self.cols, self.dtype, self.consistency, self.workers as usize)) as Arc<dyn Share>
+            Arc::new(Naive::new(range.clone(), self.cols, self.dtype, self.consistency, self.workers as usize))
         };
-        let shares: Vec<_> = self.ranges.iter().map(naive).collect();
+        let naive: Vec<_> = self.ranges.iter().map(naive).collect();
+        let shares: Vec<_> = naive.iter().map(|share| Arc::clone(share) as Arc<dyn Share>).collect();
         let form = Form {
             layout: Layout::Ranges(self.ranges.clone()),
             row_bytes: self.cols * self.dtype.size(),
             everywhere: self.consistency != Consistency::Async,
             lanes: shares[0].lanes(),
         };
-        self.start(form, shares, &[])
+        World { naive, ..self.start(form, shares, &[]) }
     }
 
     /// A key-value table over as many servers as there are ranges.
@@ -218,7 +221,7 @@ impl Plan {
                 services.push(service.start().expect("a thread"));
             }
         }
-        World { hub, places, form, shares, services }
+        World { hub, places, form, shares, naive: Vec::new(), services }
     }
 }
 
