@@ -81,6 +81,7 @@ impl Parts {
             return Err(Error::Closed { operation: format!("add of {}", self.name) });
         }
         let pieces = self.pieces("add", ids, self.ticks)?;
+        self.pay(by)?;
         self.let_earlier_adds_arrive(&pieces, by)?;
         match &pieces[..] {
             [] => Ok(()),
@@ -107,6 +108,7 @@ impl Parts {
         if !matches!(&self.members[*part].at, At::There(line) if line.takes_offers() && !line.would_wait()) {
             return Ok(None);
         }
+        self.pay(by)?;
         self.let_earlier_adds_arrive(&pieces, by)?;
         let bytes = run.start * self.row_bytes..run.end * self.row_bytes;
         let member = &mut self.members[*part];
@@ -263,7 +265,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Commits or drops what is staged elsewhere. A link that fails here fails again at the next call, which then tells.
+    /// Commits or drops what is staged elsewhere. What cannot be said now is [owed](Parts::pay).
     fn carry_out_quietly(&mut self, steps: &[Step], by: Deadline) {
         for step in steps {
             let (part, commits) = match step {
@@ -272,19 +274,17 @@ impl Parts {
             };
             let member = &mut self.members[part];
             let sequence = member.made + 1;
-            let result = match &mut member.at {
-                At::Here(share) if commits => publish(&**share, self.worker, sequence),
-                At::Here(share) => {
-                    share.discard(self.worker, sequence);
-                    Ok(())
+            match &mut member.at {
+                At::Here(share) if commits => {
+                    if let Err(error) = publish(&**share, self.worker, sequence) {
+                        self.failure.get_or_insert(error);
+                    }
                 }
-                At::There(line) => {
-                    let request = if commits { Request::Commit { sequence } } else { Request::Drop { sequence } };
-                    line.tell(&request, None, &[], &*self.reach, by)
+                At::Here(share) => share.discard(self.worker, sequence),
+                At::There(_) => {
+                    let word = if commits { Request::Commit { sequence } } else { Request::Drop { sequence } };
+                    self.say_or_owe(part, word, by);
                 }
-            };
-            if let Err(error) = result {
-                self.failure.get_or_insert(error);
             }
         }
     }

@@ -107,7 +107,7 @@ impl Spread {
                     At::There(Box::new(Line::new(link, server, places.table, &places.name, gates.to(server))))
                 }
             };
-            members.push(Member { at, made: 0 });
+            members.push(Member { at, made: 0, owed: None });
         }
         let replies = members.iter().filter_map(|member| match &member.at {
             At::There(line) => Some(Arc::clone(line.replies())),
@@ -179,6 +179,7 @@ impl Spread {
             && let Some(mut parts) = table.parts.try_take()
             && table.queue().adds.is_empty()
         {
+            parts.pay(by)?;
             parts.surface(by)?;
             parts.set_priority(manner.priority);
             if delta.len() <= SMALL && !(delta.len() as u64 > gate::SMALL && parts.would_wait()) {
@@ -317,6 +318,7 @@ impl Drop for Spread {
     /// What is queued still goes out, unless this process is leaving or nobody takes it.
     fn drop(&mut self) {
         const LOOK: Duration = Duration::from_millis(50);
+        const LAST: Duration = Duration::from_secs(1);
         let by = Deadline::after(self.table.reach.timeout());
         let mut queue = self.table.queue();
         queue.closing = true;
@@ -330,6 +332,7 @@ impl Drop for Spread {
             let _ = courier.join();
         }
         if let Some(mut parts) = self.table.parts.try_take() {
+            let _ = parts.pay(Deadline::after(LAST)); // who hears goodbye forgets what it holds
             for member in &mut parts.members {
                 if let At::There(line) = &mut member.at {
                     line.goodbye();
@@ -347,6 +350,7 @@ impl Table {
         if let Some(error) = self.queue().failed.take() {
             return Err(error);
         }
+        parts.pay(by)?;
         parts.surface(by)?;
         match &parts.broken {
             Some(error) => Err(error.clone()),

@@ -18,6 +18,7 @@ mod client;
 mod copies;
 mod counting;
 mod courier;
+mod debts;
 mod estate;
 mod gate;
 mod layout;

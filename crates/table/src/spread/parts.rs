@@ -29,6 +29,8 @@ pub(crate) enum At {
 pub(crate) struct Member {
     pub(crate) at: At,
     pub(crate) made: u64,
+    /// The word about an add that it holds, if it could not be told.
+    pub(crate) owed: Option<Request>,
 }
 
 /// The parts of one table, in the hands of one thread.

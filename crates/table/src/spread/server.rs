@@ -171,10 +171,8 @@ impl Session<'_> {
                     publish(&**share, worker, sequence)?;
                     self.ward.counted(sequence);
                     self.unapplied = Some(sequence);
-                    self.reply(head, &Reply::Done)?;
-                    return Ok(());
                 }
-                Answer::Repeated => {}
+                Answer::Repeated | Answer::Instead => {}
                 Answer::Refuse(why) => return Err(contract("add", &why).into()),
             },
             Request::Drop { sequence } => match self.ward.drop_add(sequence) {
@@ -182,7 +180,7 @@ impl Session<'_> {
                     share.discard(worker, sequence);
                     self.ward.dropped();
                 }
-                Answer::Repeated => {}
+                Answer::Repeated | Answer::Instead => {}
                 Answer::Refuse(why) => return Err(contract("add", &why).into()),
             },
             Request::Get { own_adds, rows, patience, priority } => {
@@ -245,6 +243,10 @@ impl Session<'_> {
         let done = if hold.is_some() { Reply::Staged } else { Reply::Done };
         match self.ward.add(sequence) {
             Answer::Go => {}
+            Answer::Instead => {
+                self.service.share.discard(self.service.worker, sequence);
+                self.ward.dropped();
+            }
             Answer::Repeated => return Ok(self.reply(head, &done)?),
             Answer::Refuse(why) => return Err(contract("add", &why).into()),
         }

@@ -301,6 +301,24 @@ fn a_bad_request_is_refused_and_the_next_one_served() {
 }
 
 #[test]
+fn of_two_held_adds_with_one_number_the_second_counts() {
+    let world = Plan::new(&[0..2], 1, Consistency::Async).build();
+    let mut hand = Hand::new(&world, 0);
+    for value in [1, 5] {
+        assert_eq!(hand.ask(&world, 0, &held(1, 0), &bytes(&[0, value, value, value])).unwrap(), Reply::Staged);
+    }
+    assert_eq!(hand.ask(&world, 0, &Request::Commit { sequence: 1 }, &[]).unwrap(), Reply::Done);
+    assert_eq!(hand.ask(&world, 0, &held(2, 0), &bytes(&[1, 9, 9, 9])).unwrap(), Reply::Staged);
+    let at_once = Request::Add { sequence: 2, rows: Rows::Listed(1), options: PLAIN, hold: None, patience: 1000 };
+    assert_eq!(hand.ask(&world, 0, &at_once, &bytes(&[1, 2, 2, 2])).unwrap(), Reply::Done);
+    let mut lane = vec![0; 48];
+    world.shares[0].read_lane(0, 0, &mut lane, soon()).unwrap();
+    assert_eq!(numbers(&lane), [5, 5, 5, 2, 2, 2]);
+    hand.lines[0].goodbye();
+    world.end();
+}
+
+#[test]
 fn garbage_on_the_link_harms_nobody() {
     let world = Plan::new(&[0..2], 1, Consistency::Async).build();
     let reach = world.hub.seat(0);
