@@ -124,7 +124,7 @@ impl Spread {
             members,
             reach: Arc::clone(&reach),
             failure: None,
-            broken: None,
+            undecided: None,
             finished: false,
             priority: None,
             issued: Arc::clone(&issued),
@@ -179,7 +179,7 @@ impl Spread {
             && let Some(mut parts) = table.parts.try_take()
             && table.queue().adds.is_empty()
         {
-            parts.pay(by)?;
+            parts.make_good(by)?;
             parts.surface(by)?;
             parts.set_priority(manner.priority);
             if delta.len() <= SMALL && !(delta.len() as u64 > gate::SMALL && parts.would_wait()) {
@@ -332,7 +332,7 @@ impl Drop for Spread {
             let _ = courier.join();
         }
         if let Some(mut parts) = self.table.parts.try_take() {
-            let _ = parts.pay(Deadline::after(LAST)); // who hears goodbye forgets what it holds
+            let _ = parts.make_good(Deadline::after(LAST)); // who hears goodbye forgets what it holds
             for member in &mut parts.members {
                 if let At::There(line) = &mut member.at {
                     line.goodbye();
@@ -350,12 +350,9 @@ impl Table {
         if let Some(error) = self.queue().failed.take() {
             return Err(error);
         }
-        parts.pay(by)?;
+        parts.make_good(by)?;
         parts.surface(by)?;
-        match &parts.broken {
-            Some(error) => Err(error.clone()),
-            None => Ok(parts),
-        }
+        Ok(parts)
     }
 
     /// Waits for what was asked: outside of the turn where that may take as long as other workers like. What went wrong while nobody waited is

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::AcqRel;
 use syncline_cluster::{Deadline, Error};
 
 use super::asking::{Asked, hear_all};
+use super::debts::Undecided;
 use super::layout::{Layout, Piece};
 use super::line::Line;
 use super::messages::Request;
@@ -46,8 +47,8 @@ pub(crate) struct Parts {
     pub(crate) reach: Arc<dyn Reach>,
     /// What went wrong while nobody waited; the next call hears of it.
     pub(crate) failure: Option<Error>,
-    /// Why nothing can be done any more.
-    pub(crate) broken: Option<Error>,
+    /// An add of which only its primary knows whether it counts: nothing else is done before it has said so.
+    pub(crate) undecided: Option<Undecided>,
     /// This worker said that it is done. Its servers may leave now.
     pub(crate) finished: bool,
     /// The turn of what is fetched, among all that servers send to this worker.

@@ -49,6 +49,11 @@ impl Hub {
         self.severers.lock().expect("no panic").iter().filter(|(of, _)| *of == rank).for_each(|(_, severer)| severer.sever());
     }
 
+    /// What a polite end looks like to the others.
+    pub(super) fn leave(&self, rank: u32) {
+        self.fates.lock().expect("no panic").insert(rank, Fate::Left);
+    }
+
     fn pair(&self, one: u32, other: u32) -> (Link, Link) {
         if !self.sockets {
             return inproc::pair_of([(0, one), (0, other)]);
