@@ -127,6 +127,14 @@ impl Parts {
         }
     }
 
+    /// Sends as much of it as goes until `by`: how much, and what stopped it. The link is as good as it was.
+    pub(crate) fn add_more(&mut self, part: usize, bytes: &[u8], by: Deadline) -> (usize, Result<(), Error>) {
+        match &mut self.members[part].at {
+            At::There(line) => line.more("add", bytes, &*self.reach, by),
+            At::Here(_) => (bytes.len(), Ok(())),
+        }
+    }
+
     /// Adds count in the order they were made, also over parts: what survives a death is a beginning of them, without holes.
     fn let_earlier_adds_arrive(&self, pieces: &[Piece<'_>], by: Deadline) -> Result<(), Error> {
         let alone = if let [piece] = pieces { Some(piece.part) } else { None };

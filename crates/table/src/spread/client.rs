@@ -314,6 +314,14 @@ impl Spread {
     }
 }
 
+#[cfg(test)]
+impl Spread {
+    /// For tests that are the courier, or come by before it.
+    pub(super) fn table(&self) -> &Table {
+        &self.table
+    }
+}
+
 impl Drop for Spread {
     /// What is queued still goes out, unless this process is leaving or nobody takes it.
     fn drop(&mut self) {
@@ -346,7 +354,7 @@ impl Table {
     /// The parts, after everything queued before is sent and what went wrong with it is told.
     fn turn(&self, operation: &str, by: Deadline) -> Result<Held<'_, Parts>, Error> {
         let mut parts = self.parts.take(by).map_err(|why| self.no_turn(operation, why, by))?;
-        self.send_queued(&mut parts, by);
+        self.send_queued(&mut parts, by, false)?;
         if let Some(error) = self.queue().failed.take() {
             return Err(error);
         }

@@ -116,6 +116,32 @@ impl Line {
         sent.map_err(|error| self.replies.failed(operation, started, &error, reach))
     }
 
+    /// Sends as much of that rest as goes until `by`: how much, and what stopped it. What is left goes later.
+    pub(crate) fn more(&mut self, operation: &str, bytes: &[u8], reach: &dyn Reach, by: Deadline) -> (usize, Result<(), Error>) {
+        const LOOK: Duration = Duration::from_millis(100);
+        if let Err(error) = self.replies.check() {
+            return (0, Err(error));
+        }
+        let (started, gate) = (Instant::now(), Arc::clone(&self.gate));
+        let turn = self.priority.map(|priority| gate.enter(priority, by));
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let chunk = &bytes[taken..bytes.len().min(taken + gate::CHUNK)];
+            let stopped = match self.send.offer(chunk, by.slice(LOOK)) {
+                Ok(0) if by.interrupted() => LinkError::Interrupted,
+                Ok(0) if by.expired() => LinkError::Timeout { waited: started.elapsed(), half_written: false },
+                Ok(more) => {
+                    taken += more;
+                    turn.as_ref().filter(|_| more > 0).inspect(|turn| turn.progress());
+                    continue;
+                }
+                Err(error) => error,
+            };
+            return (taken, Err(self.replies.failed(operation, started, &stopped, reach)));
+        }
+        (taken, Ok(()))
+    }
+
     /// Sends a request whose reply somebody waits for.
     pub(crate) fn ask(&mut self, request: &Request, payload: &[&[u8]], reach: &dyn Reach, by: Deadline) -> Result<Question, Error> {
         let number = self.send(request, Expected::Loud, payload, reach, by)?;

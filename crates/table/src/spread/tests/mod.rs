@@ -3,6 +3,7 @@
 
 mod called_off;
 mod counting;
+mod courier;
 mod given_up;
 mod keys;
 mod naive;
