@@ -115,10 +115,11 @@ impl Parts {
     pub(crate) fn surface(&mut self, by: Deadline) -> Result<(), Error> {
         for member in &mut self.members {
             if let At::There(line) = &member.at
-                && let Some((add, error)) = line.replies().take_refused()
+                && line.replies().has_refused()
             {
+                // What came behind it is refused too, for want of it. Who is called off here leaves the refusal to the next call.
                 line.replies().hear_all_but(1, "add", &*self.reach, by)?;
-                let _ = line.replies().take_refused();
+                let Some((add, error)) = line.replies().take_refused() else { continue };
                 let made = add.map_or(member.made, |add| member.made.min(add - 1));
                 self.issued.fetch_sub(member.made - made, AcqRel);
                 member.made = made;

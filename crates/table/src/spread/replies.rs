@@ -188,12 +188,16 @@ impl Replies {
             }
             Some(Expected::Quiet(add)) => {
                 let add = *add;
-                state.expected.remove(at.expect("just found"));
                 if let Reply::Refused(refusal) = reply {
                     drop(state); // naming a culprit takes a moment
                     let error = self.told(refusal, reach);
+                    state = self.lock();
                     // The first one tells why; what came after it failed for want of it.
-                    self.lock().refused.get_or_insert((add, error));
+                    state.refused.get_or_insert((add, error));
+                }
+                // Only now: who finds that nothing is under way finds the refusal too.
+                if let Some(at) = state.at(number) {
+                    state.expected.remove(at);
                 }
             }
             Some(Expected::Orphan) => {
