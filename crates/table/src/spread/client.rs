@@ -323,7 +323,7 @@ impl Spread {
 }
 
 impl Drop for Spread {
-    /// What is queued still goes out, unless this process is leaving or nobody takes it.
+    /// What is queued still goes out and what was sent arrives, unless this process is leaving or nobody takes it.
     fn drop(&mut self) {
         const LOOK: Duration = Duration::from_millis(50);
         const LAST: Duration = Duration::from_secs(1);
@@ -341,6 +341,9 @@ impl Drop for Spread {
         }
         if let Some(mut parts) = self.table.parts.try_take() {
             let _ = parts.make_good(Deadline::after(LAST)); // who hears goodbye forgets what it holds
+            if !self.table.reach.is_closing() {
+                let _ = parts.hear_adds(by); // a server that cannot answer because the link is gone reads no further
+            }
             for member in &mut parts.members {
                 if let At::There(line) = &mut member.at {
                     line.goodbye();
