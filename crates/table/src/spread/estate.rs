@@ -21,6 +21,8 @@ use crate::share::Share;
 
 /// How often a fate is asked for while news of it is on its way.
 const NAP: Duration = Duration::from_millis(20);
+/// How long such news takes at most, as a rule.
+const AT_ONCE: Duration = Duration::from_secs(1);
 /// How often a server looks whether a neighbour is gone.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -31,13 +33,14 @@ pub(crate) fn settle(service: &Service, held: Option<(u64, Hold)>, goodbye: bool
         return;
     }
     let rank = service.places.workers[service.worker as usize];
-    let deadline = Deadline::after(service.reach.timeout());
+    // A worker may outlive its link by far. Whenever it goes somebody has to finish or bury it, or the others would wait for it for ever.
+    let since = Instant::now();
     let fate = loop {
         let fate = service.reach.fate(rank);
-        if fate != Fate::Present || deadline.expired() || service.reach.is_closing() {
+        if fate != Fate::Present || service.reach.is_closing() {
             break fate;
         }
-        std::thread::park_timeout(NAP);
+        std::thread::park_timeout(if since.elapsed() < AT_ONCE { NAP } else { LOOK });
     };
     let share = &*service.share;
     match fate {

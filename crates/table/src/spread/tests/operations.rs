@@ -278,6 +278,23 @@ fn an_add_that_a_dead_worker_left_counts_everywhere_or_nowhere() {
 }
 
 #[test]
+fn a_worker_that_dies_long_after_its_link_is_buried_all_the_same() {
+    let timeout = Duration::from_millis(50);
+    let world = Plan { timeout, ..Plan::new(&[0..2], 2, Consistency::Sync) }.build();
+    let mut hand = Hand::new(&world, 0);
+    assert_eq!(hand.ask(&world, 0, &held(1, 0), &bytes(&[0, 7, 7, 7])).unwrap(), Reply::Staged);
+    drop(hand); // without a goodbye
+    std::thread::sleep(3 * timeout); // longer than anybody waits for anything here
+    assert_eq!(world.shares[0].unfinished(), [0, 1], "it is there, as far as anybody knows");
+    world.hub.lose(0);
+    eventually("it is buried", Duration::from_secs(20), || world.shares[0].unfinished() == [1]);
+    drop(world.open(1, None));
+    let share = std::sync::Arc::clone(&world.shares[0]);
+    world.end();
+    assert_eq!(share.published(0), 0, "what it held counts nowhere");
+}
+
+#[test]
 fn a_bad_request_is_refused_and_the_next_one_served() {
     let world = Plan::new(&[0..2], 1, Consistency::Async).build();
     let mut hand = Hand::new(&world, 0);
