@@ -252,12 +252,13 @@ impl Session<'_> {
         }
         let ids = self.ids(rows)?;
         let selection = ids.as_deref().map_or(Selection::All, Selection::Rows);
-        let (share, worker, deadline) = (&self.service.share, self.service.worker, self.at_most());
+        let (share, worker, limit) = (&self.service.share, self.service.worker, self.service.reach.timeout());
         let recv = self.recv.as_mut();
         let mut lost = None;
         let words = recv.body_left() as usize;
         let mut read = |target: &mut [u8]| {
-            read_exactly(recv, target, deadline).map_err(|error| {
+            // The time that it took to find room for the add is not the worker's.
+            read_exactly(recv, target, Deadline::after(limit)).map_err(|error| {
                 let told = contract("add", &error.to_string());
                 lost = Some(error);
                 told

@@ -8,6 +8,7 @@ mod given_up;
 mod keys;
 mod naive;
 mod operations;
+mod patience;
 mod refusals;
 mod simulated;
 mod threads;
