@@ -230,6 +230,11 @@ impl Session<'_> {
 
     /// Answers what may have to wait for other workers, now or later.
     fn receive(&mut self, head: &Head, own_adds: u64, wish: Wish, patience: u32) -> Result<(), Trouble> {
+        // What a worker sends arrives in order, so an add of its own that does not count was refused, and never will.
+        let counts = self.service.share.published(self.service.worker);
+        if own_adds > counts {
+            return Err(contract("request", &format!("it comes after add {} of this worker, which was refused", counts + 1)).into());
+        }
         Ok(self.room.receive(Wanted { number: head.header.sequence, own_adds, wish, by: soon(patience) })?)
     }
 

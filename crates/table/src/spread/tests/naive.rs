@@ -32,6 +32,8 @@ pub(super) struct Naive {
 pub(super) struct Moods {
     /// What is staged waits until this is over.
     pub(super) stages_wait: AtomicBool,
+    /// Nothing is staged.
+    pub(super) stages_fail: AtomicBool,
     /// What is published counts at once, but the call waits until this is over.
     pub(super) publishes_wait: AtomicBool,
     /// What is published counts, but cannot be applied at once.
@@ -145,6 +147,9 @@ impl Share for Naive {
             return Err(Error::UnknownKey { operation: "add".into(), detail: format!("row {bad} is not here") });
         }
         Moods::wait_while(&self.moods.stages_wait);
+        if self.moods.stages_fail.load(SeqCst) {
+            return Err(Error::System { operation: "add".into(), detail: "there is no room".into() });
+        }
         let mut delta = vec![0; count * self.row_bytes];
         for piece in delta.chunks_mut(1000) {
             fill(piece)?;

@@ -1,10 +1,13 @@
-//! Refusals of adds that nobody waited for, from a server that is played by hand.
+//! Refusals of adds that nobody waited for, also from a server that is played by hand.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
 
 use syncline_cluster::{Error, ErrorKind};
 use syncline_transport::{OutFrame, RecvHalf, SendHalf};
 use syncline_wire::{Fingerprint, Kind};
 
-use super::world::{FIRST_SERVER, Plan, World, bytes, soon};
+use super::world::{FIRST_SERVER, Plan, World, bytes, numbers, soon};
 use crate::spread::messages::{Bounds, Refusal, Reply, Request};
 use crate::{AddOptions, Consistency};
 
@@ -77,4 +80,28 @@ fn a_refusal_that_an_interrupted_call_came_upon_is_told_by_the_next_and_its_numb
     server.answer(third, &Reply::Done, &[]);
     drop(table);
     world.end();
+}
+
+#[test]
+fn nobody_waits_for_a_round_with_an_add_that_was_refused() {
+    for wait in [false, true] {
+        let world = Plan::new(&[0..2], 2, Consistency::Sync).build();
+        let (one, two) = (world.open(0, None), world.open(1, None));
+        let (mut out, row, started) = (vec![0; 48], bytes(&[1, 1, 1]), Instant::now());
+        let mood = &world.naive[0].moods.stages_fail;
+        mood.store(true, SeqCst);
+        let added = one.add(&row, Some(&[0]), &PLAIN, wait, soon());
+        let told = if wait { added } else { added.and_then(|()| one.get(&mut out, None, soon())) };
+        let told = told.expect_err("it was refused");
+        assert!(told.to_string().contains("there is no room"), "{told}");
+        assert!(started.elapsed() < Duration::from_secs(10), "that takes no time: {:?}", started.elapsed());
+        mood.store(false, SeqCst);
+        for table in [&one, &two] {
+            table.add(&row, Some(&[1]), &PLAIN, false, soon()).expect("the number is free");
+        }
+        one.get(&mut out, None, soon()).expect("a round");
+        assert_eq!(numbers(&out), [0, 0, 0, 2, 2, 2]);
+        drop((one, two));
+        world.end();
+    }
 }
