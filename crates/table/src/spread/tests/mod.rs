@@ -14,4 +14,5 @@ mod simulated;
 mod threads;
 mod throughput;
 mod turns;
+mod waiting;
 mod world;

@@ -214,12 +214,12 @@ fn what_an_interrupted_question_for_changes_had_been_told_is_told_again() {
 }
 
 /// A worker that speaks the protocol by hand.
-struct Hand {
-    lines: Vec<Line>,
+pub(super) struct Hand {
+    pub(super) lines: Vec<Line>,
 }
 
 impl Hand {
-    fn new(world: &World, worker: u32) -> Hand {
+    pub(super) fn new(world: &World, worker: u32) -> Hand {
         let reach = world.hub.seat(worker);
         let line = |share: usize| {
             let server = world.places.server_of(share, worker);
@@ -234,7 +234,7 @@ impl Hand {
         Hand { lines: (0..world.shares.len()).map(line).collect() }
     }
 
-    fn ask(&mut self, world: &World, share: usize, request: &Request, payload: &[u8]) -> Result<Reply, Error> {
+    pub(super) fn ask(&mut self, world: &World, share: usize, request: &Request, payload: &[u8]) -> Result<Reply, Error> {
         let reach = world.hub.seat(0);
         let question = self.lines[share].ask(request, &[payload], &*reach, soon())?;
         question.reply("test", &*reach, soon()).map(|arrival| arrival.reply.clone())
