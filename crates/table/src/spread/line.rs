@@ -93,10 +93,10 @@ impl Line {
         self.replies.expect(self.next, Expected::Quiet(add));
         if let Err(error) = self.send.begin(&frame, total, by) {
             self.replies.take_back(self.next);
-            return Err(self.replies.failed(request.name(), started, &error, reach));
+            return Err(self.failed(request.name(), started, &error, reach));
         }
         self.next += 1;
-        self.send.offer(large, patience).map_err(|error| self.replies.failed(request.name(), started, &error, reach))
+        self.send.offer(large, patience).map_err(|error| self.failed(request.name(), started, &error, reach))
     }
 
     /// Sends what was left of an [`offer`](Line::offer).
@@ -113,7 +113,7 @@ impl Line {
                 self.send.piece(chunk, by.extended(REST))
             }),
         };
-        sent.map_err(|error| self.replies.failed(operation, started, &error, reach))
+        sent.map_err(|error| self.failed(operation, started, &error, reach))
     }
 
     /// Sends as much of that rest as goes until `by`: how much, and what stopped it. What is left goes later.
@@ -160,10 +160,23 @@ impl Line {
         };
         if let Err(error) = sent {
             self.replies.take_back(number);
-            return Err(self.replies.failed(request.name(), started, &error, reach));
+            return Err(self.failed(request.name(), started, &error, reach));
         }
         self.next += 1;
         Ok(number)
+    }
+
+    /// The error for a caller whose request did not go, or not as a whole. Half a frame ends the link for everybody, by this process's own
+    /// doing: others are told so before the server, which sees no more than an early end, closes it.
+    fn failed(&mut self, operation: &str, started: Instant, error: &LinkError, reach: &dyn Reach) -> Error {
+        // Between two frames there is no room for a piece, and nothing goes; a link that is broken says so first.
+        if matches!(error, LinkError::Interrupted | LinkError::Timeout { .. })
+            && let Err(broken @ LinkError::Broken { .. }) = self.send.piece(&[0], Deadline::after(Duration::ZERO))
+        {
+            self.replies.failed(operation, started, &broken, reach);
+            return self.replies.named(operation, started, error, reach);
+        }
+        self.replies.failed(operation, started, error, reach)
     }
 
     /// Tells the server that nothing more will come.

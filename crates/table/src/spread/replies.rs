@@ -222,14 +222,23 @@ impl Replies {
         }
     }
 
-    /// The error for a call that the link failed; one that ends the link is kept.
+    /// The error for a call that the link failed; one that ends the link is kept. What ended it before is why it fails now.
     pub(crate) fn failed(&self, operation: &str, started: Instant, error: &LinkError, reach: &dyn Reach) -> Error {
-        let named = reach.link_failed(&format!("{}: {operation}", self.title), self.server, started, error);
-        if !error.is_transient() {
-            self.lock().ended.get_or_insert_with(|| named.clone());
-            self.changed.notify_all();
+        if error.is_transient() {
+            return self.named(operation, started, error, reach);
         }
-        named
+        if let Err(earlier) = self.check() {
+            return earlier;
+        }
+        let named = self.named(operation, started, error, reach);
+        let kept = self.lock().ended.get_or_insert(named).clone();
+        self.changed.notify_all();
+        kept
+    }
+
+    /// The same, without an end to anything.
+    pub(crate) fn named(&self, operation: &str, started: Instant, error: &LinkError, reach: &dyn Reach) -> Error {
+        reach.link_failed(&format!("{}: {operation}", self.title), self.server, started, error)
     }
 
     /// Nobody waits for this reply any more.

@@ -76,3 +76,24 @@ fn what_is_left_of_an_add_goes_on_after_a_call_that_came_by_was_called_off() {
         assert!(reader.join().expect("no panic") == large);
     });
 }
+
+#[test]
+fn who_shares_a_link_that_another_thread_left_in_the_middle_of_a_frame_blames_nobody_who_lives() {
+    let (hub, table) = (Hub::new(Duration::from_secs(20), false), Fingerprint::of("table").finish());
+    let ((ours, theirs), reach) = (pair(), hub.seat(0));
+    let mut line = Line::new(ours, 1, table, "table `t`", Gates::default().to(1));
+    let get = Request::Get { own_adds: 0, rows: Rows::All, patience: 1000, priority: None };
+    let add = Request::Add { sequence: 1, rows: Rows::All, options: AddOptions::default(), hold: None, patience: 1000 };
+    let question = line.ask(&get, &[], &*reach, soon()).expect("asked");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| question.reply("get", &*reach, soon()).map(drop));
+        let large = vec![1; 24 << 20];
+        let called_off = line.tell(&add, Some(1), &[&large], &*reach, soon().with_interrupt(|| true)).expect_err("nobody reads");
+        assert_eq!(called_off.kind(), ErrorKind::Interrupted, "{called_off}");
+        drop(theirs); // a server that is sent half a frame closes the link
+        let told = waiting.join().expect("no panic").expect_err("there is no link any more");
+        assert_eq!(told.kind(), ErrorKind::System, "{told}");
+    });
+    let told = line.ask(&get, &[], &*reach, soon()).map(drop).expect_err("nor later");
+    assert_eq!(told.kind(), ErrorKind::System, "{told}");
+}

@@ -87,6 +87,7 @@ impl Reach for Seat {
         match error {
             LinkError::Timeout { .. } => Error::Timeout { operation, missing: vec![who], detail: String::new(), waited, hint },
             LinkError::Interrupted => Error::Interrupted { operation, waited },
+            LinkError::Broken { .. } => Error::System { operation, detail: error.to_string() }, // nobody who lives is to blame
             other => Error::PeerLost { operation, who, how: other.to_string(), waited, hint },
         }
     }
