@@ -37,6 +37,7 @@ mod tests;
 mod waiting_room;
 mod words;
 
+pub(crate) use baton::{Baton, NoTurn};
 pub(crate) use client::{Form, Manner, Spread};
 pub(crate) use estate::Watch;
 pub(crate) use gate::Gates;
