@@ -26,6 +26,7 @@ use crate::gradient::{self, Series, Then};
 use crate::ground::Ground;
 use crate::setup::{Made, Settled, working};
 use crate::share::Share;
+use crate::spread::{Baton, NoTurn};
 use crate::tables::Shared;
 use crate::{Spec, Table};
 
@@ -82,7 +83,7 @@ pub(crate) struct Named {
     state: Mutex<State>,
     news: Condvar,
     /// Held while this process settles in: its listener and its user may both want to.
-    settling: Mutex<()>,
+    settling: Baton<()>,
 }
 
 #[derive(Default)]
@@ -143,7 +144,7 @@ pub(crate) fn create(tables: &Shared, wanted: &[Wanted<'_>], site: &str, by: Dea
 impl Named {
     /// None yet. Where memory does not reach everybody, this process begins to listen to the others.
     pub(crate) fn new(ground: &Arc<Ground>) -> Arc<Named> {
-        let named = Named { ground: Arc::clone(ground), state: Mutex::default(), news: Condvar::new(), settling: Mutex::new(()) };
+        let named = Named { ground: Arc::clone(ground), state: Mutex::default(), news: Condvar::new(), settling: Baton::new(()) };
         let named = Arc::new(named);
         if ground.has_links() {
             named.listen();
@@ -363,16 +364,24 @@ impl Named {
         }
     }
 
-    /// What this process keeps of a table, made or found now if need be.
-    fn settle(&self, number: u32, by: Deadline) -> Result<(Made, Arc<Settled>), Error> {
-        let _turn = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+    /// What is known of a table, and what this process keeps of it by now.
+    fn settled(&self, number: u32) -> Result<(Made, Option<Arc<Settled>>), Error> {
         let state = self.state();
         let known = state.tables.get(&number).ok_or_else(|| Error::Closed { operation: "creating a table".into() })?;
-        let made = known.made.clone();
-        if let Some(settled) = &known.settled {
-            return Ok((made, Arc::clone(settled)));
-        }
-        drop(state);
+        Ok((known.made.clone(), known.settled.clone()))
+    }
+
+    /// What this process keeps of a table, made or found now if need be.
+    fn settle(&self, number: u32, by: Deadline) -> Result<(Made, Arc<Settled>), Error> {
+        // The listener may be at it, with a deadline of its own.
+        let _turn = match self.settled(number)? {
+            (made, Some(settled)) => return Ok((made, settled)),
+            (made, None) => self.settling.take(by).map_err(|why| no_turn(&made, why, by))?,
+        };
+        let made = match self.settled(number)? {
+            (made, Some(settled)) => return Ok((made, settled)),
+            (made, None) => made,
+        };
         let settled = Arc::new(made.settle_in(&self.ground, by)?);
         let mut state = self.state();
         state.finished.iter().for_each(|worker| settled.finish(*worker));
@@ -444,6 +453,20 @@ impl State {
     }
 }
 
+fn no_turn(made: &Made, why: NoTurn, by: Deadline) -> Error {
+    let operation = format!("creating {}", title(&made.spec));
+    match why {
+        NoTurn::Interrupted => Error::Interrupted { operation, waited: by.waited() },
+        NoTurn::Late => Error::Timeout {
+            operation,
+            missing: Vec::new(),
+            detail: ": another thread of this process is still making one".into(),
+            waited: by.waited(),
+            hint: "raise SYNCLINE_TIMEOUT if it only needs longer".into(),
+        },
+    }
+}
+
 fn name_of(spec: &Spec) -> &str {
     spec.name.as_deref().unwrap_or_default()
 }
@@ -465,4 +488,28 @@ pub(crate) fn check_initial(spec: &Spec, initial: Option<&[u8]>) -> Result<(), E
     let size = spec.dtype().size();
     let detail = format!("the initial value has {} elements, the table {}", initial.len() / size, spec.bytes() / size);
     Err(Error::ShapeMismatch { operation: format!("creating an {spec}"), detail })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use syncline_cluster::{ErrorKind, Job};
+
+    use super::*;
+    use crate::Tables;
+
+    #[test]
+    fn who_makes_a_table_waits_no_longer_than_it_wants_for_a_thread_that_settles_in() {
+        let job = Arc::new(Job::alone(Duration::from_secs(5)).expect("a world of one"));
+        let tables = Tables::new(job);
+        let make = |name: &str, by: Deadline| tables.create_named(Spec::array(4).named(name), None, "here", by);
+        let settling = tables.shared.named.settling.try_take().expect("free");
+        let late = make("late", Deadline::after(Duration::from_millis(5))).expect_err("the listener is at it");
+        assert_eq!(late.kind(), ErrorKind::Timeout, "{late}");
+        let called_off = make("tired", Deadline::never().with_interrupt(|| true)).expect_err("nor so");
+        assert_eq!(called_off.kind(), ErrorKind::Interrupted, "{called_off}");
+        drop(settling);
+        make("now", Deadline::after(Duration::from_secs(20))).expect("it is free again");
+    }
 }

@@ -84,17 +84,7 @@ impl Inner {
         }
     }
 
-    /// This worker's count of adds, which also orders them: one thread at a time.
-    fn adds(&self) -> MutexGuard<'_, Adds> {
-        self.adds.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// How many adds this worker has made.
-    pub(crate) fn made(&self) -> u64 {
-        self.adds().made
-    }
-
-    /// The same for a caller with a deadline: another thread may hold it while its add waits for others.
+    /// This worker's count of adds, which also orders them: one thread at a time, and it may hold them while its add waits for others.
     #[inline(always)] // Every call on a table begins with it.
     fn adds_by(&self, what: &str, by: Deadline) -> Result<MutexGuard<'_, Adds>, Error> {
         lock_by(&self.adds, || self.operation(what), "is in the middle of an add", by)
@@ -102,7 +92,7 @@ impl Inner {
 
     /// How many adds of this worker a get contains that is called now.
     #[inline(always)]
-    fn own_adds(&self, what: &str, by: Deadline) -> Result<u64, Error> {
+    pub(crate) fn own_adds(&self, what: &str, by: Deadline) -> Result<u64, Error> {
         match &self.way {
             Way::Here(_) => Ok(self.adds_by(what, by)?.made),
             Way::Spread(spread) | Way::Keys { spread, .. } => Ok(spread.issued()),
@@ -497,5 +487,25 @@ impl Table {
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Table({}: {})", self.inner.number, self.inner.spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use syncline_cluster::{ErrorKind, Job};
+
+    use super::*;
+    use crate::Tables;
+
+    #[test]
+    fn who_waits_until_all_adds_are_applied_waits_no_longer_than_it_wants_for_another_threads_add() {
+        let job = Arc::new(Job::alone(Duration::from_secs(5)).expect("a world of one"));
+        let tables = Tables::new(job);
+        let table = tables.create(Spec::array(4), None, "here", Deadline::never()).expect("made");
+        let adding = table.inner.adds_by("add", Deadline::never()).expect("free");
+        let late = table.inner.settle(Deadline::after(Duration::from_millis(5))).expect_err("another thread adds");
+        assert_eq!(late.kind(), ErrorKind::Timeout, "{late}");
+        drop(adding);
+        table.inner.settle(Deadline::never()).expect("nothing is left to do");
     }
 }

@@ -82,7 +82,7 @@ impl Inner {
     pub(crate) fn settle(&self, by: Deadline) -> Result<(), Error> {
         match &self.way {
             Way::Here(share) => {
-                let adds = self.made();
+                let adds = self.own_adds("flush", by)?;
                 share.settle(self.worker, adds, by)
             }
             Way::Spread(spread) | Way::Keys { spread, .. } => spread.settle(by),

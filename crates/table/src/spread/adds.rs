@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use syncline_cluster::{Deadline, Error};
 
+use super::counting::publish;
+use super::debts::Undecided;
 use super::layout::{Piece, Places};
 use super::messages::{Hold, Reply, Request};
 use super::moving::{filler, gathered, id_bytes, patience, rows, selection, unexpected};
@@ -73,13 +75,11 @@ impl<'a> Load<'a> {
 impl Parts {
     /// Adds `delta`: on several parts as one. Returns when it counts, or on one part elsewhere when it is on its way.
     pub(crate) fn add(&mut self, ids: Option<&[i64]>, delta: Load<'_>, options: &AddOptions, by: Deadline) -> Result<(), Error> {
-        if let Some(error) = &self.broken {
-            return Err(error.clone());
-        }
         if self.finished {
             return Err(Error::Closed { operation: format!("add of {}", self.name) });
         }
         let pieces = self.pieces("add", ids, self.ticks)?;
+        self.make_good(by)?;
         self.let_earlier_adds_arrive(&pieces, by)?;
         match &pieces[..] {
             [] => Ok(()),
@@ -98,7 +98,7 @@ impl Parts {
         patience_with_link: Duration,
         by: Deadline,
     ) -> Result<Option<Rest>, Error> {
-        if self.broken.is_some() || self.finished {
+        if self.finished {
             return Ok(None);
         }
         let pieces = self.pieces("add", ids, self.ticks)?;
@@ -106,6 +106,7 @@ impl Parts {
         if !matches!(&self.members[*part].at, At::There(line) if line.takes_offers() && !line.would_wait()) {
             return Ok(None);
         }
+        self.make_good(by)?;
         self.let_earlier_adds_arrive(&pieces, by)?;
         let bytes = run.start * self.row_bytes..run.end * self.row_bytes;
         let member = &mut self.members[*part];
@@ -123,6 +124,14 @@ impl Parts {
         match &mut self.members[part].at {
             At::There(line) => line.rest("add", bytes, &*self.reach, by),
             At::Here(_) => Ok(()),
+        }
+    }
+
+    /// Sends as much of it as goes until `by`: how much, and what stopped it. The link is as good as it was.
+    pub(crate) fn add_more(&mut self, part: usize, bytes: &[u8], by: Deadline) -> (usize, Result<(), Error>) {
+        match &mut self.members[part].at {
+            At::There(line) => line.more("add", bytes, &*self.reach, by),
+            At::Here(_) => (bytes.len(), Ok(())),
         }
     }
 
@@ -146,7 +155,7 @@ impl Parts {
         match &mut member.at {
             At::Here(share) => {
                 delta.stage(&**share, self.worker, sequence, piece, &bytes, options, by)?;
-                share.publish(self.worker, sequence)?;
+                publish(&**share, self.worker, sequence)?;
             }
             At::There(line) => {
                 let request = delta.request(piece, sequence, options, None, by);
@@ -170,8 +179,8 @@ impl Parts {
                 Ok(())
             }
             Err(struck) if adding.is_open() => {
-                // Only the primary knows whether it counts, and we lost its word: go no further.
-                self.broken = Some(self.in_doubt(&struck.error));
+                // Only the primary knows whether it counts: whoever comes next asks again.
+                self.undecided = Some(Undecided { adding, touched: pieces.iter().map(|piece| piece.part).collect() });
                 Err(struck.error)
             }
             Err(struck) => {
@@ -184,20 +193,6 @@ impl Parts {
                 self.carry_out_quietly(&steps, if given_up { Deadline::after(LAST_WORDS) } else { by });
                 Err(struck.error)
             }
-        }
-    }
-
-    /// What later calls are told after an add of which nobody here knows whether it counts: not that they were interrupted themselves.
-    fn in_doubt(&self, error: &Error) -> Error {
-        match error {
-            Error::Interrupted { .. } => Error::System {
-                operation: self.name.clone(),
-                detail:
-                    "an earlier add was interrupted while its servers decided whether it counts; this process can no longer use the table\n\
-                         hint: load a checkpoint in a new job, or let adds come to their end"
-                        .into(),
-            },
-            error => error.clone(),
         }
     }
 
@@ -246,24 +241,27 @@ impl Parts {
     fn decide(&mut self, adding: &mut Adding, steps: &[Step], by: Deadline) -> Result<(), Box<Struck>> {
         let primary = adding.primary();
         debug_assert_eq!(steps, [Step::Publish(primary)]);
-        let member = &mut self.members[primary];
-        let sequence = member.made + 1;
-        match &mut member.at {
-            At::Here(share) => share.publish(self.worker, sequence).map_err(|error| struck(primary, error))?,
-            At::There(line) => {
-                let commit = Request::Commit { sequence };
-                let asked = line.ask(&commit, &[], &*self.reach, by);
-                let done = asked.and_then(|question| question.reply("add", &*self.reach, by).map(drop));
-                done.map_err(|error| struck(primary, error))?;
-            }
-        }
+        self.publish_at(primary, by).map_err(|error| struck(primary, error))?;
         let rest = adding.published(primary);
         self.carry_out_quietly(&rest, by);
         Ok(())
     }
 
-    /// Commits or drops what is staged elsewhere. A link that fails here fails again at the next call, which then tells.
-    fn carry_out_quietly(&mut self, steps: &[Step], by: Deadline) {
+    /// Makes the add that `primary` holds count there. Asked a second time it changes nothing, and says the same.
+    pub(super) fn publish_at(&mut self, primary: usize, by: Deadline) -> Result<(), Error> {
+        let member = &mut self.members[primary];
+        let sequence = member.made + 1;
+        match &mut member.at {
+            At::Here(share) => publish(&**share, self.worker, sequence),
+            At::There(line) => {
+                let question = line.ask(&Request::Commit { sequence }, &[], &*self.reach, by)?;
+                question.reply("add", &*self.reach, by).map(drop)
+            }
+        }
+    }
+
+    /// Commits or drops what is staged elsewhere. What cannot be said now is [owed](Parts::make_good).
+    pub(super) fn carry_out_quietly(&mut self, steps: &[Step], by: Deadline) {
         for step in steps {
             let (part, commits) = match step {
                 Step::Publish(part) => (*part, true),
@@ -271,19 +269,17 @@ impl Parts {
             };
             let member = &mut self.members[part];
             let sequence = member.made + 1;
-            let result = match &mut member.at {
-                At::Here(share) if commits => share.publish(self.worker, sequence),
-                At::Here(share) => {
-                    share.discard(self.worker, sequence);
-                    Ok(())
+            match &mut member.at {
+                At::Here(share) if commits => {
+                    if let Err(error) = publish(&**share, self.worker, sequence) {
+                        self.failure.get_or_insert(error);
+                    }
                 }
-                At::There(line) => {
-                    let request = if commits { Request::Commit { sequence } } else { Request::Drop { sequence } };
-                    line.tell(&request, None, &[], &*self.reach, by)
+                At::Here(share) => share.discard(self.worker, sequence),
+                At::There(_) => {
+                    let word = if commits { Request::Commit { sequence } } else { Request::Drop { sequence } };
+                    self.say_or_owe(part, word, by);
                 }
-            };
-            if let Err(error) = result {
-                self.failure.get_or_insert(error);
             }
         }
     }

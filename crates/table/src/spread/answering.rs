@@ -99,7 +99,7 @@ impl Answering {
             Wish::Words { code, priority } => {
                 let numbers = (share.rows().end - share.rows().start) * (service.row_bytes / 4) as u64;
                 let bytes = code.quantizer().encoded_len(numbers as usize) as u64;
-                let flow = Outflow::new(&self.send, number, service.places.table, numbers, bytes, self.at_most());
+                let flow = Outflow::new(&self.send, number, service.places.table, numbers, bytes, service.reach.timeout());
                 let (mut flow, mut making) = (flow.in_turn(&service.gate, *priority), Making::new(*code));
                 let mut sink = |bytes: &[u8]| making.take(bytes, &mut |words| flow.take(words));
                 let read = share.read(worker, own_adds, Selection::All, &mut sink, by);
@@ -128,7 +128,7 @@ impl Answering {
     /// A reply of so many rows that is sent while it is made.
     pub(crate) fn outflow(&self, number: u64, rows: u64, row_bytes: usize) -> Outflow<'_> {
         // Rows and their size were checked against what a frame may carry.
-        Outflow::new(&self.send, number, self.service.places.table, rows, rows * row_bytes as u64, self.at_most())
+        Outflow::new(&self.send, number, self.service.places.table, rows, rows * row_bytes as u64, self.service.reach.timeout())
     }
 
     /// Sends a reply without a payload.

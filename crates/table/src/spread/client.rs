@@ -107,7 +107,7 @@ impl Spread {
                     At::There(Box::new(Line::new(link, server, places.table, &places.name, gates.to(server))))
                 }
             };
-            members.push(Member { at, made: 0 });
+            members.push(Member { at, made: 0, owed: None });
         }
         let replies = members.iter().filter_map(|member| match &member.at {
             At::There(line) => Some(Arc::clone(line.replies())),
@@ -124,7 +124,7 @@ impl Spread {
             members,
             reach: Arc::clone(&reach),
             failure: None,
-            broken: None,
+            undecided: None,
             finished: false,
             priority: None,
             issued: Arc::clone(&issued),
@@ -179,6 +179,7 @@ impl Spread {
             && let Some(mut parts) = table.parts.try_take()
             && table.queue().adds.is_empty()
         {
+            parts.make_good(by)?;
             parts.surface(by)?;
             parts.set_priority(manner.priority);
             if delta.len() <= SMALL && !(delta.len() as u64 > gate::SMALL && parts.would_wait()) {
@@ -313,10 +314,19 @@ impl Spread {
     }
 }
 
+#[cfg(test)]
+impl Spread {
+    /// For tests that are the courier, or come by before it.
+    pub(super) fn table(&self) -> &Table {
+        &self.table
+    }
+}
+
 impl Drop for Spread {
-    /// What is queued still goes out, unless this process is leaving or nobody takes it.
+    /// What is queued still goes out and what was sent arrives, unless this process is leaving or nobody takes it.
     fn drop(&mut self) {
         const LOOK: Duration = Duration::from_millis(50);
+        const LAST: Duration = Duration::from_secs(1);
         let by = Deadline::after(self.table.reach.timeout());
         let mut queue = self.table.queue();
         queue.closing = true;
@@ -330,6 +340,10 @@ impl Drop for Spread {
             let _ = courier.join();
         }
         if let Some(mut parts) = self.table.parts.try_take() {
+            let _ = parts.make_good(Deadline::after(LAST)); // who hears goodbye forgets what it holds
+            if !self.table.reach.is_closing() {
+                let _ = parts.hear_adds(by); // a server that cannot answer because the link is gone reads no further
+            }
             for member in &mut parts.members {
                 if let At::There(line) = &mut member.at {
                     line.goodbye();
@@ -343,15 +357,13 @@ impl Table {
     /// The parts, after everything queued before is sent and what went wrong with it is told.
     fn turn(&self, operation: &str, by: Deadline) -> Result<Held<'_, Parts>, Error> {
         let mut parts = self.parts.take(by).map_err(|why| self.no_turn(operation, why, by))?;
-        self.send_queued(&mut parts, by);
+        self.send_queued(&mut parts, by, false)?;
         if let Some(error) = self.queue().failed.take() {
             return Err(error);
         }
+        parts.make_good(by)?;
         parts.surface(by)?;
-        match &parts.broken {
-            Some(error) => Err(error.clone()),
-            None => Ok(parts),
-        }
+        Ok(parts)
     }
 
     /// Waits for what was asked: outside of the turn where that may take as long as other workers like. What went wrong while nobody waited is

@@ -42,6 +42,40 @@ enum What {
     Rest { part: usize },
 }
 
+/// What became of something in the queue.
+enum Sent {
+    All,
+    /// All of it, but its primary has not said whether it counts.
+    Undecided(Error),
+    /// So many bytes, before this happened.
+    Part(usize, Error),
+    /// Something before it failed.
+    Dropped,
+}
+
+impl QueuedAdd {
+    fn send(&self, parts: &mut Parts, by: Deadline, gives_up: bool) -> Sent {
+        let (bytes, sent) = match &self.what {
+            // A frame that is given up in the middle takes the link with it.
+            What::Rest { part } if gives_up => (0, parts.add_rest(*part, &self.delta, by)),
+            What::Rest { part } => parts.add_more(*part, &self.delta, by),
+            What::Add { ids, options, code, priority } => {
+                if let Err(error) = parts.make_good(by) {
+                    return Sent::Part(0, error);
+                }
+                parts.set_priority(*priority);
+                let manner = Manner { code: *code, priority: *priority };
+                (0, parts.add(ids.as_deref(), manner.load(&self.delta), options, by))
+            }
+        };
+        match sent {
+            Ok(()) => Sent::All,
+            Err(error) if parts.undecided.is_some() => Sent::Undecided(error),
+            Err(error) => Sent::Part(bytes, error),
+        }
+    }
+}
+
 impl Table {
     pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // nobody panics while holding it
@@ -99,28 +133,36 @@ impl Table {
     }
 
     /// Sends what is queued, in order.
-    pub(super) fn send_queued(&self, parts: &mut Parts, by: Deadline) {
+    ///
+    /// Its callers were told that it will be sent, so only the courier, whose deadline is made for it, `gives_up` for want of time. Who comes
+    /// by on the way to something else and has to stop leaves the rest to the courier; the error is about that something else.
+    pub(super) fn send_queued(&self, parts: &mut Parts, by: Deadline, gives_up: bool) -> Result<(), Error> {
         loop {
             let mut queue = self.queue();
-            let Some(add) = queue.adds.pop_front() else { return };
+            let Some(mut add) = queue.adds.pop_front() else { return Ok(()) };
             let hopeful = queue.failed.is_none();
             drop(queue);
             let is_rest = matches!(add.what, What::Rest { .. });
-            let sent = match &add.what {
-                What::Rest { part } => parts.add_rest(*part, &add.delta, by),
-                What::Add { ids, options, code, priority } if hopeful => {
-                    parts.set_priority(*priority);
-                    let manner = Manner { code: *code, priority: *priority };
-                    parts.add(ids.as_deref(), manner.load(&add.delta), options, by)
-                }
-                What::Add { .. } => Ok(()),
-            };
-            if !is_rest && (sent.is_err() || !hopeful) {
-                self.issued.fetch_sub(1, AcqRel);
-            }
+            let sent = if hopeful || is_rest { add.send(parts, by, gives_up) } else { Sent::Dropped };
             let mut queue = self.queue();
-            if let Err(error) = sent {
-                queue.failed = Some(error);
+            let stopped = match sent {
+                Sent::Part(bytes, error) if !gives_up && called_off(&error, by) => {
+                    add.delta.drain(..bytes);
+                    queue.bytes -= bytes;
+                    queue.adds.push_front(add);
+                    drop(queue);
+                    self.changed.notify_all();
+                    return Err(error);
+                }
+                Sent::Part(_, ref error) => {
+                    queue.failed = Some(error.clone());
+                    None
+                }
+                Sent::Undecided(ref error) => Some(error.clone()),
+                Sent::All | Sent::Dropped => None,
+            };
+            if !is_rest && !matches!(sent, Sent::All) {
+                self.issued.fetch_sub(1, AcqRel); // one that is undecided is counted when its primary has said so
             }
             queue.bytes -= add.delta.len();
             if add.delta.capacity() > queue.spare.capacity() {
@@ -128,6 +170,9 @@ impl Table {
             }
             drop(queue);
             self.changed.notify_all();
+            if let Some(error) = stopped {
+                return Err(error);
+            }
         }
     }
 
@@ -143,8 +188,14 @@ impl Table {
             }
             drop(queue);
             if let Ok(mut parts) = self.parts.take(Deadline::never()) {
-                self.send_queued(&mut parts, Deadline::after(self.reach.timeout()));
+                // Of what went wrong the next call hears.
+                let _ = self.send_queued(&mut parts, Deadline::after(self.reach.timeout()), true);
             }
         }
     }
+}
+
+/// Whether a call ended because its caller had no more time, rather than for what it met.
+fn called_off(error: &Error, by: Deadline) -> bool {
+    matches!(error, Error::Interrupted { .. }) || by.interrupted() || by.expired()
 }

@@ -12,6 +12,7 @@ use syncline_cluster::{Deadline, Error};
 use syncline_transport::{Link, LinkError, OutFrame};
 use syncline_wire::Kind;
 
+use super::counting::publish;
 use super::messages::Hold;
 use super::protocol::{Inquest, Report};
 use super::reach::{Fate, Places, Reach};
@@ -20,6 +21,8 @@ use crate::share::Share;
 
 /// How often a fate is asked for while news of it is on its way.
 const NAP: Duration = Duration::from_millis(20);
+/// How long such news takes at most, as a rule.
+const AT_ONCE: Duration = Duration::from_secs(1);
 /// How often a server looks whether a neighbour is gone.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -30,13 +33,14 @@ pub(crate) fn settle(service: &Service, held: Option<(u64, Hold)>, goodbye: bool
         return;
     }
     let rank = service.places.workers[service.worker as usize];
-    let deadline = Deadline::after(service.reach.timeout());
+    // A worker may outlive its link by far. Whenever it goes somebody has to finish or bury it, or the others would wait for it for ever.
+    let since = Instant::now();
     let fate = loop {
         let fate = service.reach.fate(rank);
-        if fate != Fate::Present || deadline.expired() || service.reach.is_closing() {
+        if fate != Fate::Present || service.reach.is_closing() {
             break fate;
         }
-        std::thread::park_timeout(NAP);
+        std::thread::park_timeout(if since.elapsed() < AT_ONCE { NAP } else { LOOK });
     };
     let share = &*service.share;
     match fate {
@@ -61,7 +65,7 @@ fn bury(places: &Places, index: usize, share: &dyn Share, worker: u32, held: Opt
     let counts = if places.servers.len() == 1 { Ok(false) } else { verdict(places, worker, report, reach) };
     match (held, counts) {
         (Some((sequence, _)), Ok(true)) => {
-            if let Err(error) = share.publish(worker, sequence) {
+            if let Err(error) = publish(share, worker, sequence) {
                 tracing::warn!("{}: add {sequence} of dead worker {worker} counts elsewhere but not here: {error}", places.name);
             }
         }

@@ -93,10 +93,10 @@ impl Line {
         self.replies.expect(self.next, Expected::Quiet(add));
         if let Err(error) = self.send.begin(&frame, total, by) {
             self.replies.take_back(self.next);
-            return Err(self.replies.failed(request.name(), started, &error, reach));
+            return Err(self.failed(request.name(), started, &error, reach));
         }
         self.next += 1;
-        self.send.offer(large, patience).map_err(|error| self.replies.failed(request.name(), started, &error, reach))
+        self.send.offer(large, patience).map_err(|error| self.failed(request.name(), started, &error, reach))
     }
 
     /// Sends what was left of an [`offer`](Line::offer).
@@ -113,7 +113,33 @@ impl Line {
                 self.send.piece(chunk, by.extended(REST))
             }),
         };
-        sent.map_err(|error| self.replies.failed(operation, started, &error, reach))
+        sent.map_err(|error| self.failed(operation, started, &error, reach))
+    }
+
+    /// Sends as much of that rest as goes until `by`: how much, and what stopped it. What is left goes later.
+    pub(crate) fn more(&mut self, operation: &str, bytes: &[u8], reach: &dyn Reach, by: Deadline) -> (usize, Result<(), Error>) {
+        const LOOK: Duration = Duration::from_millis(100);
+        if let Err(error) = self.replies.check() {
+            return (0, Err(error));
+        }
+        let (started, gate) = (Instant::now(), Arc::clone(&self.gate));
+        let turn = self.priority.map(|priority| gate.enter(priority, by));
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let chunk = &bytes[taken..bytes.len().min(taken + gate::CHUNK)];
+            let stopped = match self.send.offer(chunk, by.slice(LOOK)) {
+                Ok(0) if by.interrupted() => LinkError::Interrupted,
+                Ok(0) if by.expired() => LinkError::Timeout { waited: started.elapsed(), half_written: false },
+                Ok(more) => {
+                    taken += more;
+                    turn.as_ref().filter(|_| more > 0).inspect(|turn| turn.progress());
+                    continue;
+                }
+                Err(error) => error,
+            };
+            return (taken, Err(self.replies.failed(operation, started, &stopped, reach)));
+        }
+        (taken, Ok(()))
     }
 
     /// Sends a request whose reply somebody waits for.
@@ -134,10 +160,23 @@ impl Line {
         };
         if let Err(error) = sent {
             self.replies.take_back(number);
-            return Err(self.replies.failed(request.name(), started, &error, reach));
+            return Err(self.failed(request.name(), started, &error, reach));
         }
         self.next += 1;
         Ok(number)
+    }
+
+    /// The error for a caller whose request did not go, or not as a whole. Half a frame ends the link for everybody, by this process's own
+    /// doing: others are told so before the server, which sees no more than an early end, closes it.
+    fn failed(&mut self, operation: &str, started: Instant, error: &LinkError, reach: &dyn Reach) -> Error {
+        // Between two frames there is no room for a piece, and nothing goes; a link that is broken says so first.
+        if matches!(error, LinkError::Interrupted | LinkError::Timeout { .. })
+            && let Err(broken @ LinkError::Broken { .. }) = self.send.piece(&[0], Deadline::after(Duration::ZERO))
+        {
+            self.replies.failed(operation, started, &broken, reach);
+            return self.replies.named(operation, started, error, reach);
+        }
+        self.replies.failed(operation, started, error, reach)
     }
 
     /// Tells the server that nothing more will come.

@@ -16,7 +16,9 @@ mod asking;
 mod baton;
 mod client;
 mod copies;
+mod counting;
 mod courier;
+mod debts;
 mod estate;
 mod gate;
 mod layout;
@@ -35,6 +37,7 @@ mod tests;
 mod waiting_room;
 mod words;
 
+pub(crate) use baton::{Baton, NoTurn};
 pub(crate) use client::{Form, Manner, Spread};
 pub(crate) use estate::Watch;
 pub(crate) use gate::Gates;

@@ -4,6 +4,8 @@
 //! gathered, because each send is a system call; until the first of them has left, an error can still be told, and the link is free for
 //! other replies.
 
+use std::time::Duration;
+
 use syncline_cluster::{Deadline, Error};
 use syncline_transport::{LinkError, OutFrame, SendHalf};
 use syncline_wire::{Fingerprint, Kind};
@@ -30,7 +32,8 @@ pub(crate) struct Outflow<'a> {
     left: u64,
     gathered: Vec<u8>,
     lost: Option<LinkError>,
-    by: Deadline,
+    /// How long the worker may take to read a piece. What is sent may have waited for other workers before, and that time is not its own.
+    patience: Duration,
     turn: Turn<'a>,
 }
 
@@ -42,10 +45,10 @@ enum Turn<'a> {
 }
 
 impl<'a> Outflow<'a> {
-    /// A reply of so many rows, in `total` bytes.
-    pub(crate) fn new(send: &'a Sender, sequence: u64, table: Fingerprint, rows: u64, total: u64, by: Deadline) -> Outflow<'a> {
+    /// A reply of so many rows, in `total` bytes, to a worker that may take so long to read a piece of it.
+    pub(crate) fn new(send: &'a Sender, sequence: u64, table: Fingerprint, rows: u64, total: u64, patience: Duration) -> Outflow<'a> {
         let (held, gathered, lost, turn) = (None, Vec::new(), None, Turn::No);
-        Outflow { send, held, sequence, table, rows, total, left: total, gathered, lost, by, turn }
+        Outflow { send, held, sequence, table, rows, total, left: total, gathered, lost, patience, turn }
     }
 
     /// The same, behind `gate` with this priority if it is large.
@@ -103,14 +106,15 @@ impl<'a> Outflow<'a> {
     }
 
     fn emit(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
+        let by = Deadline::after(self.patience);
         if let Some(held) = &mut self.held {
             if let Turn::Has(pass) = &self.turn {
                 pass.progress();
             }
-            return if bytes.is_empty() { Ok(()) } else { held.piece(bytes, self.by) };
+            return if bytes.is_empty() { Ok(()) } else { held.piece(bytes, by) };
         }
         if let Turn::Wanted(gate, priority) = self.turn {
-            self.turn = Turn::Has(gate.enter(priority, self.by));
+            self.turn = Turn::Has(gate.enter(priority, by));
         }
         let meta = Reply::Data { rows: self.rows }.encode();
         let payload = [bytes];
@@ -121,6 +125,6 @@ impl<'a> Outflow<'a> {
             payload: &payload,
             ..OutFrame::new(Kind::TABLE_REPLY)
         };
-        self.held.insert(sending(self.send, self.by)?).begin(&frame, self.total, self.by)
+        self.held.insert(sending(self.send, by)?).begin(&frame, self.total, by)
     }
 }

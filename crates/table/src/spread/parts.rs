@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::AcqRel;
 use syncline_cluster::{Deadline, Error};
 
 use super::asking::{Asked, hear_all};
+use super::debts::Undecided;
 use super::layout::{Layout, Piece};
 use super::line::Line;
 use super::messages::Request;
@@ -29,6 +30,8 @@ pub(crate) enum At {
 pub(crate) struct Member {
     pub(crate) at: At,
     pub(crate) made: u64,
+    /// The word about an add that it holds, if it could not be told.
+    pub(crate) owed: Option<Request>,
 }
 
 /// The parts of one table, in the hands of one thread.
@@ -44,8 +47,8 @@ pub(crate) struct Parts {
     pub(crate) reach: Arc<dyn Reach>,
     /// What went wrong while nobody waited; the next call hears of it.
     pub(crate) failure: Option<Error>,
-    /// Why nothing can be done any more.
-    pub(crate) broken: Option<Error>,
+    /// An add of which only its primary knows whether it counts: nothing else is done before it has said so.
+    pub(crate) undecided: Option<Undecided>,
     /// This worker said that it is done. Its servers may leave now.
     pub(crate) finished: bool,
     /// The turn of what is fetched, among all that servers send to this worker.
@@ -112,10 +115,11 @@ impl Parts {
     pub(crate) fn surface(&mut self, by: Deadline) -> Result<(), Error> {
         for member in &mut self.members {
             if let At::There(line) = &member.at
-                && let Some((add, error)) = line.replies().take_refused()
+                && line.replies().has_refused()
             {
+                // What came behind it is refused too, for want of it. Who is called off here leaves the refusal to the next call.
                 line.replies().hear_all_but(1, "add", &*self.reach, by)?;
-                let _ = line.replies().take_refused();
+                let Some((add, error)) = line.replies().take_refused() else { continue };
                 let made = add.map_or(member.made, |add| member.made.min(add - 1));
                 self.issued.fetch_sub(member.made - made, AcqRel);
                 member.made = made;

@@ -188,12 +188,16 @@ impl Replies {
             }
             Some(Expected::Quiet(add)) => {
                 let add = *add;
-                state.expected.remove(at.expect("just found"));
                 if let Reply::Refused(refusal) = reply {
                     drop(state); // naming a culprit takes a moment
                     let error = self.told(refusal, reach);
+                    state = self.lock();
                     // The first one tells why; what came after it failed for want of it.
-                    self.lock().refused.get_or_insert((add, error));
+                    state.refused.get_or_insert((add, error));
+                }
+                // Only now: who finds that nothing is under way finds the refusal too.
+                if let Some(at) = state.at(number) {
+                    state.expected.remove(at);
                 }
             }
             Some(Expected::Orphan) => {
@@ -218,14 +222,23 @@ impl Replies {
         }
     }
 
-    /// The error for a call that the link failed; one that ends the link is kept.
+    /// The error for a call that the link failed; one that ends the link is kept. What ended it before is why it fails now.
     pub(crate) fn failed(&self, operation: &str, started: Instant, error: &LinkError, reach: &dyn Reach) -> Error {
-        let named = reach.link_failed(&format!("{}: {operation}", self.title), self.server, started, error);
-        if !error.is_transient() {
-            self.lock().ended.get_or_insert_with(|| named.clone());
-            self.changed.notify_all();
+        if error.is_transient() {
+            return self.named(operation, started, error, reach);
         }
-        named
+        if let Err(earlier) = self.check() {
+            return earlier;
+        }
+        let named = self.named(operation, started, error, reach);
+        let kept = self.lock().ended.get_or_insert(named).clone();
+        self.changed.notify_all();
+        kept
+    }
+
+    /// The same, without an end to anything.
+    pub(crate) fn named(&self, operation: &str, started: Instant, error: &LinkError, reach: &dyn Reach) -> Error {
+        reach.link_failed(&format!("{}: {operation}", self.title), self.server, started, error)
     }
 
     /// Nobody waits for this reply any more.

@@ -20,6 +20,7 @@ use syncline_wire::Kind;
 
 use super::answering::{Answering, Trouble, Wanted, Wish, soon};
 use super::baton::Baton;
+use super::counting::publish;
 use super::estate;
 use super::gate::Gate;
 use super::line::read_exactly;
@@ -167,13 +168,11 @@ impl Session<'_> {
             Request::Add { .. } | Request::AddWords { .. } => return self.add(head, request),
             Request::Commit { sequence } => match self.ward.commit(sequence) {
                 Answer::Go => {
-                    share.publish(worker, sequence)?;
+                    publish(&**share, worker, sequence)?;
                     self.ward.counted(sequence);
                     self.unapplied = Some(sequence);
-                    self.reply(head, &Reply::Done)?;
-                    return Ok(());
                 }
-                Answer::Repeated => {}
+                Answer::Repeated | Answer::Instead => {}
                 Answer::Refuse(why) => return Err(contract("add", &why).into()),
             },
             Request::Drop { sequence } => match self.ward.drop_add(sequence) {
@@ -181,7 +180,7 @@ impl Session<'_> {
                     share.discard(worker, sequence);
                     self.ward.dropped();
                 }
-                Answer::Repeated => {}
+                Answer::Repeated | Answer::Instead => {}
                 Answer::Refuse(why) => return Err(contract("add", &why).into()),
             },
             Request::Get { own_adds, rows, patience, priority } => {
@@ -231,6 +230,11 @@ impl Session<'_> {
 
     /// Answers what may have to wait for other workers, now or later.
     fn receive(&mut self, head: &Head, own_adds: u64, wish: Wish, patience: u32) -> Result<(), Trouble> {
+        // What a worker sends arrives in order, so an add of its own that does not count was refused, and never will.
+        let counts = self.service.share.published(self.service.worker);
+        if own_adds > counts {
+            return Err(contract("request", &format!("it comes after add {} of this worker, which was refused", counts + 1)).into());
+        }
         Ok(self.room.receive(Wanted { number: head.header.sequence, own_adds, wish, by: soon(patience) })?)
     }
 
@@ -244,17 +248,22 @@ impl Session<'_> {
         let done = if hold.is_some() { Reply::Staged } else { Reply::Done };
         match self.ward.add(sequence) {
             Answer::Go => {}
+            Answer::Instead => {
+                self.service.share.discard(self.service.worker, sequence);
+                self.ward.dropped();
+            }
             Answer::Repeated => return Ok(self.reply(head, &done)?),
             Answer::Refuse(why) => return Err(contract("add", &why).into()),
         }
         let ids = self.ids(rows)?;
         let selection = ids.as_deref().map_or(Selection::All, Selection::Rows);
-        let (share, worker, deadline) = (&self.service.share, self.service.worker, self.at_most());
+        let (share, worker, limit) = (&self.service.share, self.service.worker, self.service.reach.timeout());
         let recv = self.recv.as_mut();
         let mut lost = None;
         let words = recv.body_left() as usize;
         let mut read = |target: &mut [u8]| {
-            read_exactly(recv, target, deadline).map_err(|error| {
+            // The time that it took to find room for the add is not the worker's.
+            read_exactly(recv, target, Deadline::after(limit)).map_err(|error| {
                 let told = contract("add", &error.to_string());
                 lost = Some(error);
                 told
@@ -275,7 +284,7 @@ impl Session<'_> {
         match hold {
             Some(hold) => self.ward.took(sequence, hold),
             None => {
-                share.publish(worker, sequence)?;
+                publish(&**share, worker, sequence)?;
                 self.ward.counted(sequence);
                 self.unapplied = Some(sequence);
             }

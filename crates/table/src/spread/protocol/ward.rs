@@ -7,6 +7,8 @@ use crate::spread::messages::Hold;
 pub(crate) enum Answer {
     /// Do it, then say so with the method that the question names.
     Go,
+    /// Forget the held add of the same number, say so with [`dropped`](Ward::dropped), then go.
+    Instead,
     /// It was done before; answer as then.
     Repeated,
     /// It makes no sense; for people.
@@ -27,9 +29,12 @@ impl Ward {
     }
 
     /// May add number `sequence` be staged? Then [`took`](Ward::took) or, for one that counts at once, [`counted`](Ward::counted).
+    ///
+    /// A number comes a second time while the first is held when its worker gave that one up: nobody sends an add twice, and a commit of
+    /// the first would have been read before.
     pub(crate) fn add(&self, sequence: u64) -> Answer {
         match self.held {
-            Some((held, _)) if held == sequence => Answer::Repeated,
+            Some((held, _)) if held == sequence => Answer::Instead,
             Some((held, _)) => Answer::Refuse(format!("add {sequence} came while add {held} waits for its commit")),
             None if sequence <= self.published => Answer::Repeated,
             None if sequence == self.published + 1 => Answer::Go,
@@ -100,6 +105,7 @@ mod tests {
         ward.took(1, HOLD);
         assert_eq!(ward.held(), Some((1, HOLD)));
         assert!(matches!(ward.add(2), Answer::Refuse(_)));
+        assert_eq!(ward.add(1), Answer::Instead, "the first of that number was given up");
         assert!(matches!(ward.commit(2), Answer::Refuse(_)));
         assert_eq!(ward.commit(1), Answer::Go);
         ward.counted(1);

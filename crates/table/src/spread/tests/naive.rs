@@ -1,6 +1,8 @@
 //! A share that could not be simpler: one lock, one vector. What everything else is compared with or built upon in tests.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -21,6 +23,29 @@ pub(super) struct Naive {
     dtype: DType,
     state: Mutex<State>,
     changed: Condvar,
+    /// What a test makes of it.
+    pub(super) moods: Moods,
+}
+
+/// Ways in which a share in trouble behaves, to be switched on and off.
+#[derive(Default)]
+pub(super) struct Moods {
+    /// What is staged waits until this is over.
+    pub(super) stages_wait: AtomicBool,
+    /// Nothing is staged.
+    pub(super) stages_fail: AtomicBool,
+    /// What is published counts at once, but the call waits until this is over.
+    pub(super) publishes_wait: AtomicBool,
+    /// What is published counts, but cannot be applied at once.
+    pub(super) applying_fails: AtomicBool,
+}
+
+impl Moods {
+    fn wait_while(mood: &AtomicBool) {
+        while mood.load(SeqCst) {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }
 }
 
 struct State {
@@ -37,7 +62,7 @@ impl Naive {
         let (count, row_bytes) = ((rows.end - rows.start) as usize, cols * dtype.size());
         let (news, told) = (vec![vec![true; count]; workers], vec![(0, Vec::new()); workers]);
         let state = State { rounds: Rounds::new(consistency, workers), values: vec![0; count * row_bytes], news, told };
-        Naive { rows, row_bytes, dtype, state: Mutex::new(state), changed: Condvar::new() }
+        Naive { rows, row_bytes, dtype, state: Mutex::new(state), changed: Condvar::new(), moods: Moods::default() }
     }
 
     /// All values, whatever the clocks say.
@@ -121,6 +146,10 @@ impl Share for Naive {
         if let Some(bad) = ids.iter().flatten().find(|id| **id < 0 || !self.rows.contains(&(**id as u64))) {
             return Err(Error::UnknownKey { operation: "add".into(), detail: format!("row {bad} is not here") });
         }
+        Moods::wait_while(&self.moods.stages_wait);
+        if self.moods.stages_fail.load(SeqCst) {
+            return Err(Error::System { operation: "add".into(), detail: "there is no room".into() });
+        }
         let mut delta = vec![0; count * self.row_bytes];
         for piece in delta.chunks_mut(1000) {
             fill(piece)?;
@@ -133,7 +162,12 @@ impl Share for Naive {
         let mut state = self.state.lock().expect("no panic");
         let ready = state.rounds.publish(worker, sequence);
         self.apply(&mut state, ready);
+        drop(state);
         self.changed.notify_all();
+        Moods::wait_while(&self.moods.publishes_wait);
+        if self.moods.applying_fails.load(SeqCst) {
+            return Err(Error::System { operation: "add".into(), detail: "a stripe is not let go".into() });
+        }
         Ok(())
     }
 

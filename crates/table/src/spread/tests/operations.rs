@@ -214,12 +214,12 @@ fn what_an_interrupted_question_for_changes_had_been_told_is_told_again() {
 }
 
 /// A worker that speaks the protocol by hand.
-struct Hand {
-    lines: Vec<Line>,
+pub(super) struct Hand {
+    pub(super) lines: Vec<Line>,
 }
 
 impl Hand {
-    fn new(world: &World, worker: u32) -> Hand {
+    pub(super) fn new(world: &World, worker: u32) -> Hand {
         let reach = world.hub.seat(worker);
         let line = |share: usize| {
             let server = world.places.server_of(share, worker);
@@ -234,7 +234,7 @@ impl Hand {
         Hand { lines: (0..world.shares.len()).map(line).collect() }
     }
 
-    fn ask(&mut self, world: &World, share: usize, request: &Request, payload: &[u8]) -> Result<Reply, Error> {
+    pub(super) fn ask(&mut self, world: &World, share: usize, request: &Request, payload: &[u8]) -> Result<Reply, Error> {
         let reach = world.hub.seat(0);
         let question = self.lines[share].ask(request, &[payload], &*reach, soon())?;
         question.reply("test", &*reach, soon()).map(|arrival| arrival.reply.clone())
@@ -278,6 +278,23 @@ fn an_add_that_a_dead_worker_left_counts_everywhere_or_nowhere() {
 }
 
 #[test]
+fn a_worker_that_dies_long_after_its_link_is_buried_all_the_same() {
+    let timeout = Duration::from_millis(50);
+    let world = Plan { timeout, ..Plan::new(&[0..2], 2, Consistency::Sync) }.build();
+    let mut hand = Hand::new(&world, 0);
+    assert_eq!(hand.ask(&world, 0, &held(1, 0), &bytes(&[0, 7, 7, 7])).unwrap(), Reply::Staged);
+    drop(hand); // without a goodbye
+    std::thread::sleep(3 * timeout); // longer than anybody waits for anything here
+    assert_eq!(world.shares[0].unfinished(), [0, 1], "it is there, as far as anybody knows");
+    world.hub.lose(0);
+    eventually("it is buried", Duration::from_secs(20), || world.shares[0].unfinished() == [1]);
+    drop(world.open(1, None));
+    let share = std::sync::Arc::clone(&world.shares[0]);
+    world.end();
+    assert_eq!(share.published(0), 0, "what it held counts nowhere");
+}
+
+#[test]
 fn a_bad_request_is_refused_and_the_next_one_served() {
     let world = Plan::new(&[0..2], 1, Consistency::Async).build();
     let mut hand = Hand::new(&world, 0);
@@ -296,6 +313,24 @@ fn a_bad_request_is_refused_and_the_next_one_served() {
     let mut lane = vec![0; 48];
     world.shares[0].read_lane(0, 0, &mut lane, soon()).unwrap();
     assert_eq!(numbers(&lane), [0, 0, 0, 1, 1, 1]);
+    hand.lines[0].goodbye();
+    world.end();
+}
+
+#[test]
+fn of_two_held_adds_with_one_number_the_second_counts() {
+    let world = Plan::new(&[0..2], 1, Consistency::Async).build();
+    let mut hand = Hand::new(&world, 0);
+    for value in [1, 5] {
+        assert_eq!(hand.ask(&world, 0, &held(1, 0), &bytes(&[0, value, value, value])).unwrap(), Reply::Staged);
+    }
+    assert_eq!(hand.ask(&world, 0, &Request::Commit { sequence: 1 }, &[]).unwrap(), Reply::Done);
+    assert_eq!(hand.ask(&world, 0, &held(2, 0), &bytes(&[1, 9, 9, 9])).unwrap(), Reply::Staged);
+    let at_once = Request::Add { sequence: 2, rows: Rows::Listed(1), options: PLAIN, hold: None, patience: 1000 };
+    assert_eq!(hand.ask(&world, 0, &at_once, &bytes(&[1, 2, 2, 2])).unwrap(), Reply::Done);
+    let mut lane = vec![0; 48];
+    world.shares[0].read_lane(0, 0, &mut lane, soon()).unwrap();
+    assert_eq!(numbers(&lane), [5, 5, 5, 2, 2, 2]);
     hand.lines[0].goodbye();
     world.end();
 }

@@ -49,6 +49,11 @@ impl Hub {
         self.severers.lock().expect("no panic").iter().filter(|(of, _)| *of == rank).for_each(|(_, severer)| severer.sever());
     }
 
+    /// What a polite end looks like to the others.
+    pub(super) fn leave(&self, rank: u32) {
+        self.fates.lock().expect("no panic").insert(rank, Fate::Left);
+    }
+
     fn pair(&self, one: u32, other: u32) -> (Link, Link) {
         if !self.sockets {
             return inproc::pair_of([(0, one), (0, other)]);
@@ -82,6 +87,7 @@ impl Reach for Seat {
         match error {
             LinkError::Timeout { .. } => Error::Timeout { operation, missing: vec![who], detail: String::new(), waited, hint },
             LinkError::Interrupted => Error::Interrupted { operation, waited },
+            LinkError::Broken { .. } => Error::System { operation, detail: error.to_string() }, // nobody who lives is to blame
             other => Error::PeerLost { operation, who, how: other.to_string(), waited, hint },
         }
     }
@@ -125,6 +131,8 @@ pub(super) struct World {
     pub(super) places: Arc<Places>,
     pub(super) form: Form,
     pub(super) shares: Vec<Arc<dyn Share>>,
+    /// The same, if they are naive.
+    pub(super) naive: Vec<Arc<Naive>>,
     services: Vec<JoinHandle<()>>,
 }
 
@@ -168,16 +176,17 @@ impl Plan {
     /// A matrix in naive shares.
     pub(super) fn build(&self) -> World {
         let naive = |range: &std::ops::Range<u64>| {
-            Arc::new(Naive::new(range.clone(), self.cols, self.dtype, self.consistency, self.workers as usize)) as Arc<dyn Share>
+            Arc::new(Naive::new(range.clone(), self.cols, self.dtype, self.consistency, self.workers as usize))
         };
-        let shares: Vec<_> = self.ranges.iter().map(naive).collect();
+        let naive: Vec<_> = self.ranges.iter().map(naive).collect();
+        let shares: Vec<_> = naive.iter().map(|share| Arc::clone(share) as Arc<dyn Share>).collect();
         let form = Form {
             layout: Layout::Ranges(self.ranges.clone()),
             row_bytes: self.cols * self.dtype.size(),
             everywhere: self.consistency != Consistency::Async,
             lanes: shares[0].lanes(),
         };
-        self.start(form, shares, &[])
+        World { naive, ..self.start(form, shares, &[]) }
     }
 
     /// A key-value table over as many servers as there are ranges.
@@ -218,7 +227,7 @@ impl Plan {
                 services.push(service.start().expect("a thread"));
             }
         }
-        World { hub, places, form, shares, services }
+        World { hub, places, form, shares, naive: Vec::new(), services }
     }
 }
 
