@@ -494,6 +494,8 @@ impl fmt::Debug for Table {
 mod tests {
     use syncline_cluster::{ErrorKind, Job};
 
+    use std::time::Duration;
+
     use super::*;
     use crate::Tables;
 
