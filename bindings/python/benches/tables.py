@@ -35,7 +35,7 @@ def measure(seconds: float) -> None:
             once()
             loops += 1
         rate, _ = tree.all_reduce(loops / (now - begun))
-        return 1e6 / rate
+        return 1e6 / float(rate)
 
     found: Figures = {}
     for name, size in SIZES.items():
@@ -63,7 +63,8 @@ def measure(seconds: float) -> None:
     few, into = sl.ArrayTable(16), np.empty(16, np.float32)
     sl.barrier()
     if sl.worker_id() == 0:
-        for name, once in (("pull", lambda: few.get(out=into)), ("pull, new", few.get)):
+        pulls: dict[str, Callable[[], object]] = {"pull": lambda: few.get(out=into), "pull, new": lambda: few.get()}
+        for name, once in pulls.items():
             times = []
             for _ in range(20_000):
                 begun = time.perf_counter()
