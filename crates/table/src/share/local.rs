@@ -369,6 +369,10 @@ impl LocalShare {
                 behind
             }
             Consistency::Bounded(bound) => {
+                // As a rule an add is applied when it is made; one that met its deadline there is not.
+                if self.has_unapplied(worker) {
+                    self.apply_published(worker, None, by)?;
+                }
                 self.wait_for_others(worker, own_adds.saturating_sub(u64::from(bound)), by)?;
                 false
             }

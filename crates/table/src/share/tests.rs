@@ -12,7 +12,7 @@ use syncline_testkit::ranks::threads;
 
 use super::{LocalShare, Selection, Share};
 use crate::way::Way;
-use crate::{AddOptions, Spec, Table, Tables};
+use crate::{AddOptions, Consistency, Spec, Table, Tables};
 
 /// Bytes of an array: two stripes and a bit.
 const SIZE: usize = 150_000;
@@ -222,5 +222,25 @@ fn nobody_waits_for_a_slow_link_to_take_what_a_worker_gets() {
             Share::read(member.share, 0, 1, Selection::All, &mut sink, soon()).expect("read");
             assert_eq!(taken, 3 * SIZE);
         }
+    });
+}
+
+#[test]
+fn a_get_of_a_bounded_table_contains_an_add_of_its_worker_that_could_not_be_applied_at_once() {
+    let spec = Spec::matrix(SIZE as u64 / 10, 10).with_dtype(DType::U8).with_consistency(Consistency::Bounded(5));
+    two("bounded-own", spec, PATIENT, |member| {
+        if !member.is_first() {
+            return member.hold(1);
+        }
+        member.meet();
+        // A row of the stripe that the other has in hand, then one of a stripe that is free.
+        let late = member.table.add(&[1; 20], Some(&[SIZE as i64 / 20, 0]), &AddOptions::default(), false, a_moment());
+        assert!(late.is_err() && member.share.outboxes[0].published() == 1, "it counts, and its first row waits");
+        let mut row = [0; 10];
+        let got = member.table.get(&mut row, Some(&[0]), a_moment());
+        assert!(got.is_err() || row == [1; 10], "a get without the worker's own add");
+        member.meet();
+        member.table.get(&mut row, Some(&[0]), soon()).expect("nothing is in the way any more");
+        assert_eq!(row, [1; 10]);
     });
 }
