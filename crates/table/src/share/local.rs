@@ -106,7 +106,7 @@ pub(crate) struct LocalShare {
     pub(crate) outboxes: Vec<Arc<Outbox>>,
     pub(crate) hand: Mutex<Hand>,
     /// The owner's ends of the outboxes that this process owns.
-    posts: Vec<Option<Mutex<Post>>>,
+    pub(super) posts: Vec<Option<Mutex<Post>>>,
     /// Elements of one change.
     pub(crate) block: u64,
     /// Elements of an add that is one change.

@@ -1,7 +1,7 @@
 //! Two workers that share a table in memory, brought into the very moments that go wrong once in a million calls.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use syncline_cluster::bootstrap::{Arguments, Environment, find};
@@ -242,5 +242,48 @@ fn a_get_of_a_bounded_table_contains_an_add_of_its_worker_that_could_not_be_appl
         member.meet();
         member.table.get(&mut row, Some(&[0]), soon()).expect("nothing is in the way any more");
         assert_eq!(row, [1; 10]);
+    });
+}
+
+/// Another thread takes the worker's end of its outbox between the two halves of an add, and keeps it until the add's deadline.
+#[test]
+fn an_add_that_was_staged_and_never_counted_does_not_take_all_later_ones_with_it() {
+    two("between-the-halves", Spec::array(3 * SIZE as u64).with_dtype(DType::U8), PATIENT, |member| {
+        if !member.is_first() {
+            return;
+        }
+        let outbox = &member.share.outboxes[0];
+        for _ in 0..250 {
+            let next = outbox.published() + 1;
+            let (ready, over) = (AtomicBool::new(false), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    ready.store(true, SeqCst);
+                    while !over.load(SeqCst) {
+                        if outbox.entry(next).is_some()
+                            && let Some(Ok(post)) = member.share.posts[0].as_ref().map(Mutex::try_lock)
+                        {
+                            while outbox.published() < next && !over.load(SeqCst) {
+                                std::thread::yield_now();
+                            }
+                            return drop(post);
+                        }
+                    }
+                });
+                while !ready.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+                let added = member.add(false, Deadline::after(Duration::from_millis(20)));
+                over.store(true, SeqCst);
+                assert!(added.is_err() || outbox.published() == next);
+            });
+            if outbox.published() < next {
+                break; // as wanted
+            }
+        }
+        let before = member.get();
+        assert_eq!(u64::from(before), outbox.published());
+        member.add(true, soon()).expect("added");
+        assert_eq!(member.get(), before + 1, "an add that was acknowledged is in the table");
     });
 }
