@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use syncline_cluster::bootstrap::{Arguments, Environment, find};
-use syncline_cluster::{Deadline, Job, Settings};
+use syncline_cluster::{Deadline, Error, Job, Settings};
 use syncline_shm::mortality;
+use syncline_shm::store::Progress;
 use syncline_tensor::DType;
 use syncline_testkit::ranks::threads;
 
@@ -43,7 +44,7 @@ impl Member<'_> {
         self.job.barrier(soon()).expect("both live");
     }
 
-    fn add(&self, wait: bool, by: Deadline) -> Result<(), syncline_cluster::Error> {
+    fn add(&self, wait: bool, by: Deadline) -> Result<(), Error> {
         self.table.add(&vec![1; self.share.bytes()], None, &AddOptions::default(), wait, by)
     }
 
@@ -285,5 +286,78 @@ fn an_add_that_was_staged_and_never_counted_does_not_take_all_later_ones_with_it
         assert_eq!(u64::from(before), outbox.published());
         member.add(true, soon()).expect("added");
         assert_eq!(member.get(), before + 1, "an add that was acknowledged is in the table");
+    });
+}
+
+fn small_sync() -> Spec {
+    Spec::array(100).with_dtype(DType::U8).with_consistency(Consistency::Sync)
+}
+
+/// Whether a thread of this worker has its replica in hand.
+fn follows(share: &LocalShare) -> bool {
+    share.replica.as_ref().expect("a small sync array").state().is_none()
+}
+
+/// One thread waits for the stripe to read the state after round 1; by the time it may, the store is one round further, because another has made the next add.
+#[test]
+fn a_replica_read_from_the_store_beside_the_next_add_of_another_thread_counts_no_round_twice() {
+    two("next-add", small_sync(), PATIENT, |member| {
+        member.add(false, soon()).expect("added");
+        if !member.is_first() {
+            member.share.settle_adds(1, 1, soon()).expect("the store has the first round");
+            let mut hand = member.share.hand(soon()).expect("free");
+            member.share.store.take(0, &hand).expect("free");
+            let mut hold = hand.hold(&member.share.store, 0);
+            member.meet();
+            member.meet();
+            member.add(false, soon()).expect("added");
+            hold.change_values(0..100, Progress::Rounds(2), |old, new| {
+                assert_eq!(old, [2; 100]);
+                new.fill(4); // as one does who brings up the store
+            });
+            drop(hold);
+            drop(hand);
+            member.meet();
+            return member.add(false, soon()).expect("added");
+        }
+        member.meet();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| member.get());
+            while !follows(member.share) {
+                std::thread::yield_now();
+            }
+            member.add(false, soon()).expect("added");
+            member.meet();
+            assert!([2, 4].contains(&first.join().expect("no panic")), "it was called after one add, and another was made meanwhile");
+        });
+        member.meet();
+        assert_eq!(member.get(), 4);
+        member.add(false, soon()).expect("added");
+        assert_eq!(member.get(), 6);
+    });
+}
+
+#[test]
+fn a_get_beside_one_that_waits_for_a_round_with_the_replica_in_hand_hears_ctrl_c() {
+    two("deaf-get", small_sync(), PATIENT, |member| {
+        if !member.is_first() {
+            member.meet();
+            return member.add(false, soon()).expect("added");
+        }
+        member.add(false, soon()).expect("added");
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| member.get());
+            while !follows(member.share) {
+                std::thread::yield_now();
+            }
+            let mut out = vec![0; 100];
+            let interrupted = member.table.get(&mut out, None, soon().with_interrupt(|| true)).expect_err("the other has not added");
+            assert!(matches!(interrupted, Error::Interrupted { .. }), "{interrupted}");
+            let late = member.table.get(&mut out, None, a_moment()).expect_err("the other has not added");
+            assert!(matches!(late, Error::Timeout { .. }) && late.to_string().contains("rank 1"), "{late}");
+            assert!(!first.is_finished(), "the first waits all the while");
+            member.meet();
+            assert_eq!(first.join().expect("no panic"), 2);
+        });
     });
 }
