@@ -361,3 +361,26 @@ fn a_get_beside_one_that_waits_for_a_round_with_the_replica_in_hand_hears_ctrl_c
         });
     });
 }
+
+/// Somebody began a round while nobody asked for changed rows, and died; by the time another goes on with it, somebody asks for them.
+#[test]
+fn a_round_that_was_begun_before_changed_rows_were_asked_for_is_ended_as_it_was_begun() {
+    let spec = Spec::matrix(SIZE as u64 / 10, 10).with_dtype(DType::U8).with_consistency(Consistency::Sync);
+    two("begun-before", spec, PATIENT, |member| {
+        member.add(false, soon()).expect("added");
+        member.meet();
+        if member.is_first() {
+            let share = member.share;
+            let adds = share.adds_of(1).expect("sound").expect("not done");
+            let mut hand = share.hand(soon()).expect("free");
+            share.store.take(0, &hand).expect("free");
+            let mut hold = hand.hold(&share.store, 0);
+            share.apply_round(&mut hold, 0..share.block, 1, 0, &adds, None);
+            drop(hold);
+            drop(hand);
+            share.store.header().epoch().advance();
+        }
+        member.meet();
+        assert_eq!(member.get(), 2);
+    });
+}
