@@ -112,7 +112,7 @@ impl Inner {
         !self.noted.swap(true, AcqRel)
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, debug_assertions))]
     pub(crate) fn is_noted(&self) -> bool {
         self.noted.load(Acquire)
     }
@@ -416,7 +416,9 @@ impl Table {
             share.publish_lent(inner.worker, sequence, options, lent, by)?;
             adds.made = sequence;
             drop(adds);
-            return share.applied_by(inner.worker, sequence, delta, || share.get(inner.worker, sequence, Selection::All, out, by));
+            let got = share.applied_by(inner.worker, sequence, delta, || share.get(inner.worker, sequence, Selection::All, out, by));
+            inner.note_left(inner, share);
+            return got;
         }
         self.add(delta, rows, options, false, by)?;
         self.get(out, rows, by)

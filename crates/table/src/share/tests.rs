@@ -9,7 +9,7 @@ use syncline_cluster::{Deadline, Error, Job, Settings};
 use syncline_shm::mortality;
 use syncline_shm::store::Progress;
 use syncline_tensor::DType;
-use syncline_testkit::ranks::threads;
+use syncline_testkit::ranks::{eventually, threads};
 
 use super::{LocalShare, Selection, Share};
 use crate::way::Way;
@@ -382,5 +382,23 @@ fn a_round_that_was_begun_before_changed_rows_were_asked_for_is_ended_as_it_was_
         }
         member.meet();
         assert_eq!(member.get(), 2);
+    });
+}
+
+#[test]
+fn a_lent_add_whose_get_came_too_late_is_applied_though_its_worker_calls_no_more() {
+    two("lent-and-left", Spec::array(3 * SIZE as u64).with_dtype(DType::U8), PATIENT, |member| {
+        if !member.is_first() {
+            return member.hold(1);
+        }
+        let mut delta = member.share.place.arrays.make(3 * SIZE).expect("memory");
+        delta.bytes_mut().fill(1);
+        member.meet();
+        let mut out = vec![0; 3 * SIZE];
+        member.table.add_get(delta.bytes(), &mut out, None, &AddOptions::default(), a_moment()).expect_err("a stripe is in another's hand");
+        let outbox = &member.share.outboxes[0];
+        assert_eq!((outbox.published(), outbox.applied()), (1, 0), "it counts");
+        member.meet();
+        eventually("somebody looks after it", Duration::from_secs(10), || outbox.applied() == 1);
     });
 }
