@@ -59,7 +59,11 @@ fn worker() {
         }
         2 => {
             let step = step.parse().expect("a number");
-            if go.is_some() { mortality::stop_at(step) } else { mortality::die_at(step) }
+            if go.is_some() {
+                mortality::stop_at(step)
+            } else {
+                mortality::die_at(step)
+            }
             while get(&table).contains(&0) {
                 std::thread::park_timeout(Duration::from_millis(1));
             }

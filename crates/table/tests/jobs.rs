@@ -261,7 +261,11 @@ fn one_ctrl_c_ends_a_save_whose_adds_wait_for_another_worker() {
         let began = Instant::now();
         let failed = tables.save(&folder, soon().with_interrupt(ctrl_c)).expect_err("the adds wait, and so does who saves them");
         ended.store(true, Release);
-        assert!(matches!(failed, Error::Interrupted { .. }) && began.elapsed() < Duration::from_secs(10), "{failed} after {:?}", began.elapsed());
+        assert!(
+            matches!(failed, Error::Interrupted { .. }) && began.elapsed() < Duration::from_secs(10),
+            "{failed} after {:?}",
+            began.elapsed()
+        );
     });
     assert!(!folder.join("manifest.json").exists());
     let _ = std::fs::remove_dir_all(&folder); // where it was begun

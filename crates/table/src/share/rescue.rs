@@ -115,7 +115,8 @@ impl LocalShare {
             return Ok(()); // Rounds are applied by whoever needs them.
         }
         // Redo records of the dead first: its own, or that of a rescuer before this one, may hold the last step of the very add that is to be continued.
-        for index in (0..self.place.hands.len() as u32).filter(|hand| self.is_dead(*hand)).filter_map(|hand| self.store.under_change(hand)) {
+        for index in (0..self.place.hands.len() as u32).filter(|hand| self.is_dead(*hand)).filter_map(|hand| self.store.under_change(hand))
+        {
             drop(self.take(&mut *self.hand(by)?, index, by)?);
         }
         self.apply_published(worker, None, by).map(drop)

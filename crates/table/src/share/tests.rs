@@ -1,7 +1,7 @@
 //! Two workers that share a table in memory, brought into the very moments that go wrong once in a million calls.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use syncline_cluster::bootstrap::{Arguments, Environment, find};
