@@ -790,6 +790,32 @@ def test_a_worker_that_dies_is_named_by_those_that_wait_for_it(stage: Stage, sta
         ranks[number].end()
 
 
+@pytest.mark.parametrize("servers", [0, 2])
+def test_a_worker_that_fails_is_the_only_one_whose_fate_servers_speak_of(stage: Stage, servers: int) -> None:
+    ended = run(
+        stage,
+        3,
+        servers,
+        """
+        import numpy as np
+        import syncline as sl
+
+        sl.init()
+        tables = [sl.ArrayTable(100) for _ in range(5)] + [sl.KVTable()]
+        for table in tables[:5]:
+            table.add(np.ones(100))
+        tables[5].add([1, 2, 3], [1, 1, 1])
+        sl.barrier()
+        if sl.worker_id() == 1:
+            raise ValueError("nothing to do with tables")
+        sl.barrier()
+        """,
+        transport="tcp",
+    )
+    assert ended.status == 1 and "nothing to do with tables" in ended.err, ended
+    assert "PeerLost" in ended.err and "verdict" not in ended.err, ended
+
+
 def test_ctrl_c_ends_a_get_that_waits_for_another_worker(stage: Stage) -> None:
     _, waiting = stage.start_ranks(
         2,

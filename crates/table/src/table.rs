@@ -112,7 +112,7 @@ impl Inner {
         !self.noted.swap(true, AcqRel)
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, debug_assertions))]
     pub(crate) fn is_noted(&self) -> bool {
         self.noted.load(Acquire)
     }
@@ -217,6 +217,9 @@ impl Inner {
                     };
                     share.stage_add(self.worker, sequence, rows, options, &mut fill, by)?;
                     applied = share.publish_add(self.worker, sequence, by);
+                    if applied.is_err() && share.published(self.worker) < sequence {
+                        return applied; // Another thread kept it from counting: its number is the next one's.
+                    }
                 }
                 adds.made = sequence; // It counts from here on, also when it could not be applied at once.
                 drop(adds);
@@ -278,6 +281,9 @@ impl Inner {
         let sequence = adds.made + 1;
         share.stage_add(self.worker, sequence, Selection::All, options, &mut |room| code.decode(words, room), by)?;
         let mut applied = share.publish_add(self.worker, sequence, by);
+        if applied.is_err() && share.published(self.worker) < sequence {
+            return applied;
+        }
         adds.made = sequence; // It counts from here on, also when it could not be applied at once.
         drop(adds);
         if wait && applied.is_ok() {
@@ -410,7 +416,9 @@ impl Table {
             share.publish_lent(inner.worker, sequence, options, lent, by)?;
             adds.made = sequence;
             drop(adds);
-            return share.applied_by(inner.worker, sequence, delta, || share.get(inner.worker, sequence, Selection::All, out, by));
+            let got = share.applied_by(inner.worker, sequence, delta, || share.get(inner.worker, sequence, Selection::All, out, by));
+            inner.note_left(inner, share);
+            return got;
         }
         self.add(delta, rows, options, false, by)?;
         self.get(out, rows, by)

@@ -3,8 +3,13 @@
 //! A worker that failed comes to the agreement all the same, with its failure in place of the step. So nobody waits for it, and the
 //! others, who only see that two calls differ, read from the other call what happened.
 
+use std::time::Duration;
+
 use syncline_cluster::{Deadline, Error, Job};
 use syncline_wire::Fingerprint;
+
+/// How long a worker that was called off tries to tell the others so.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Something that all workers do step by step.
 pub(crate) struct Together<'a> {
@@ -29,8 +34,9 @@ impl Together<'_> {
             Err(error) => {
                 let text: String = error.to_string().chars().take(500).collect();
                 let failed = Fingerprint::of("failed").name(&text).number("rank", self.job.rank().into()).finish();
-                // The others fail with this worker's words; it fails with its own.
-                let _ = self.job.agree(&format!("{name}{FAILED}{text}"), failed, self.site, &[], self.by);
+                // The others fail with this worker's words; it fails with its own. Who was called off has heard Ctrl-C, which does not come twice: it only tells them.
+                let by = if matches!(error, Error::Interrupted { .. }) { Deadline::after(LAST_WORDS) } else { self.by };
+                let _ = self.job.agree(&format!("{name}{FAILED}{text}"), failed, self.site, &[], by);
                 Err(error)
             }
         }

@@ -4,11 +4,13 @@ mod gathered;
 mod gradients;
 mod named;
 
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::time::{Duration, Instant};
 
 use gathered::{job, job_with, soon};
 use syncline_cluster::TransportChoice::{self, Auto, Tcp, Unix};
-use syncline_cluster::{OnPeerLoss, Settings};
+use syncline_cluster::{Deadline, Error, OnPeerLoss, Settings};
 use syncline_table::{AddOptions, Consistency, Spec};
 use syncline_tensor::DType;
 use syncline_testkit::ranks::eventually;
@@ -234,4 +236,37 @@ fn a_worker_that_dies_leaves_whole_adds_and_holds_nobody_up() {
             }
         }
     }
+}
+
+/// Ctrl-C, once: who has heard of it is not told again.
+fn ctrl_c() -> bool {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    !TOLD.swap(true, AcqRel)
+}
+
+#[test]
+fn one_ctrl_c_ends_a_save_whose_adds_wait_for_another_worker() {
+    let folder = std::env::temp_dir().join(format!("syncline-called-off-{}", std::process::id()));
+    let ended = AtomicBool::new(false);
+    job("called-off", &["both", "both"], Tcp, |_, tables, worker| {
+        let table = tables.create(Spec::array(100).with_consistency(Consistency::Sync), None, "here", soon()).expect("made");
+        let add = |by| table.add(&bytes([1.0; 100]), None, &AddOptions::default(), false, by);
+        if worker == 1 {
+            eventually("the other's save", Duration::from_secs(60), || ended.load(Acquire));
+            let failed = tables.save(&folder, soon()).expect_err("one of the two was called off");
+            return assert!(failed.to_string().contains("rank 0"), "{failed}");
+        }
+        // More than the servers take before the other has added too.
+        while add(Deadline::after(Duration::from_millis(200))).is_ok() {}
+        let began = Instant::now();
+        let failed = tables.save(&folder, soon().with_interrupt(ctrl_c)).expect_err("the adds wait, and so does who saves them");
+        ended.store(true, Release);
+        assert!(
+            matches!(failed, Error::Interrupted { .. }) && began.elapsed() < Duration::from_secs(10),
+            "{failed} after {:?}",
+            began.elapsed()
+        );
+    });
+    assert!(!folder.join("manifest.json").exists());
+    let _ = std::fs::remove_dir_all(&folder); // where it was begun
 }

@@ -20,7 +20,7 @@ impl LocalShare {
     /// Makes the step of one add. False, and nothing done, when it needs more than one pass.
     #[inline]
     pub(super) fn step_alone(&self, habits: &mut Habits, rows: Selection<'_>, delta: &[u8], by: Deadline) -> Result<bool, Error> {
-        self.enter("add")?;
+        self.enter("add", by)?;
         if let Selection::Rows(ids) = rows {
             if ids.len() > Repeats::MOST {
                 return Ok(false);

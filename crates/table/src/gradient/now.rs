@@ -79,7 +79,7 @@ impl LocalShare {
         delta: &[u8],
         by: Deadline,
     ) -> Result<bool, Error> {
-        self.enter("add")?;
+        self.enter("add", by)?;
         let count = Counter { word: self.store.header().count(), alone: false };
         self.gradient().with_step_now(&mut habits.steady, count, rows, |step| {
             self.change_directly(worker, sequence, elements, delta.len(), by, |hold, elements, progress| {

@@ -98,7 +98,7 @@ impl LocalShare {
         received: Option<u64>,
         by: Deadline,
     ) -> Result<(Vec<i64>, Vec<u8>), Error> {
-        self.enter("get_changed")?;
+        self.enter("get_changed", by)?;
         let _up_to_date = self.catch_up_for_rows(worker, own_adds, by)?;
         // The epoch begins at 1 with the first question. Changes from here on carry a later one than `now`.
         let now = self.store.header().epoch().advance();

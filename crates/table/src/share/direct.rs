@@ -25,7 +25,7 @@ impl LocalShare {
         if self.place.spec.consistency != Consistency::Async || self.has_unapplied(worker) {
             return Ok(false);
         }
-        self.enter("add")?;
+        self.enter("add", by)?;
         self.change_directly(worker, sequence, elements, delta.len(), by, |hold, elements, progress| {
             self.change_block(hold, elements, Author { worker, options }, delta, progress, None);
             Ok(())

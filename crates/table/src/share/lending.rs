@@ -29,7 +29,7 @@ impl LocalShare {
         lent: LentDelta,
         by: Deadline,
     ) -> Result<(), Error> {
-        self.enter("add")?;
+        self.enter("add", by)?;
         let mut post = self.post(worker, by)?;
         let end = loop {
             match post.room(sequence, self.applied(worker), None, self.bytes(), LEAST_IN_FLIGHT) {

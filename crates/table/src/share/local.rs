@@ -106,7 +106,7 @@ pub(crate) struct LocalShare {
     pub(crate) outboxes: Vec<Arc<Outbox>>,
     pub(crate) hand: Mutex<Hand>,
     /// The owner's ends of the outboxes that this process owns.
-    posts: Vec<Option<Mutex<Post>>>,
+    pub(super) posts: Vec<Option<Mutex<Post>>>,
     /// Elements of one change.
     pub(crate) block: u64,
     /// Elements of an add that is one change.
@@ -126,6 +126,8 @@ pub(crate) struct LocalShare {
     bells: Vec<syncline_shm::Shared<Bell>>,
     /// Deaths that were looked after.
     pub(crate) deaths_seen: std::sync::atomic::AtomicU32,
+    /// Held by the thread that does for a dead worker what it left.
+    pub(super) rescuing: Mutex<()>,
     /// What a gradient table has beside its numbers.
     pub(crate) gradient: Option<Gradient>,
     /// Each worker's last answer about changed rows.
@@ -178,6 +180,7 @@ impl LocalShare {
             store,
             outboxes,
             deaths_seen: std::sync::atomic::AtomicU32::new(0),
+            rescuing: Mutex::new(()),
             changes_seen: Mutex::new(vec![Answer::default(); workers]),
             place,
         }
@@ -247,11 +250,11 @@ impl LocalShare {
     }
 
     /// Looks after the dead, or says who is gone.
-    pub(crate) fn enter(&self, what: &str) -> Result<(), Error> {
+    pub(crate) fn enter(&self, what: &str, by: Deadline) -> Result<(), Error> {
         self.place.vigil.usable(&self.place.title)?;
         let deaths = self.place.vigil.deaths();
         if deaths != self.deaths_seen.load(std::sync::atomic::Ordering::Acquire) {
-            self.after_deaths(what, deaths)?;
+            self.after_deaths(what, deaths, by)?;
         }
         Ok(())
     }
@@ -266,7 +269,7 @@ impl LocalShare {
         fill: &mut dyn FnMut(&mut [u8]) -> Result<(), Error>,
         by: Deadline,
     ) -> Result<(), Error> {
-        self.enter("add")?;
+        self.enter("add", by)?;
         if let Selection::Rows(ids) = rows {
             self.check_rows("add", ids)?;
         }
@@ -369,6 +372,10 @@ impl LocalShare {
                 behind
             }
             Consistency::Bounded(bound) => {
+                // As a rule an add is applied when it is made; one that met its deadline there is not.
+                if self.has_unapplied(worker) {
+                    self.apply_published(worker, None, by)?;
+                }
                 self.wait_for_others(worker, own_adds.saturating_sub(u64::from(bound)), by)?;
                 false
             }
@@ -384,7 +391,7 @@ impl LocalShare {
 
     /// Fetches into the caller's array.
     pub(crate) fn get(&self, worker: u32, own_adds: u64, rows: Selection<'_>, out: &mut [u8], by: Deadline) -> Result<(), Error> {
-        self.enter("get")?;
+        self.enter("get", by)?;
         match rows {
             Selection::All if self.get_by_replica(worker, own_adds, out, by)? || self.get_beside_tally(worker, out, by)? => Ok(()),
             Selection::All => {
@@ -406,7 +413,7 @@ impl LocalShare {
         if !self.alone || !updater.is_stateless() || self.store.header().epoch().get() != 0 {
             return Ok(false);
         }
-        self.enter("add")?;
+        self.enter("add", by)?;
         let size = self.dtype.size();
         let mut hand = self.hand(by)?;
         let mut one = |elements: Range<u64>, delta: &[u8]| -> Result<(), Error> {
@@ -515,7 +522,7 @@ impl Share for LocalShare {
     }
 
     fn settle(&self, worker: u32, sequence: u64, by: Deadline) -> Result<(), Error> {
-        self.enter("add")?;
+        self.enter("add", by)?;
         self.settle_adds(worker, sequence, by)
     }
 
@@ -527,7 +534,7 @@ impl Share for LocalShare {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
         by: Deadline,
     ) -> Result<(), Error> {
-        self.enter("get")?;
+        self.enter("get", by)?;
         match rows {
             Selection::All => {
                 let mut emit = IntoSink::new(self.dtype.size(), sink);

@@ -29,7 +29,7 @@ fn behind(bytes: usize) -> u64 {
 /// The state of a table after a round.
 pub(super) struct Replica(Mutex<State>);
 
-struct State {
+pub(super) struct State {
     /// After which round; none when the values mean nothing.
     round: Option<u64>,
     /// What the store's count of rewrites said when they were read there.
@@ -50,7 +50,7 @@ impl Replica {
     }
 
     /// The state, unless another thread is at it: that one may be waiting for somebody, and a second wait has a deadline and a Ctrl-C of its own.
-    fn state(&self) -> Option<MutexGuard<'_, State>> {
+    pub(super) fn state(&self) -> Option<MutexGuard<'_, State>> {
         match self.0.try_lock() {
             Ok(state) => Some(state),
             // Who panicked in the middle of a round left the state without one.

@@ -7,11 +7,12 @@ use syncline_cluster::{Deadline, Error};
 
 use super::LocalShare;
 use crate::Consistency;
+use crate::locking::lock_by;
 
 impl LocalShare {
     /// Called when somebody died since the last look: an error that names the culprit, unless this job goes on.
     #[cold]
-    pub(super) fn after_deaths(&self, what: &str, deaths: u32) -> Result<(), Error> {
+    pub(super) fn after_deaths(&self, what: &str, deaths: u32, by: Deadline) -> Result<(), Error> {
         let vigil = &self.place.vigil;
         if !vigil.goes_on() {
             if !vigil.any_down() {
@@ -28,7 +29,7 @@ impl LocalShare {
                 continue;
             }
             match vigil.has_ended(owner) {
-                true => self.rescue(worker as u32)?,
+                true => self.rescue(worker as u32, by)?,
                 false if vigil.has_left(owner) => {}
                 false => certain = false, // Heard of, not seen: the certain word comes within the second.
             }
@@ -45,7 +46,7 @@ impl LocalShare {
         if owner == vigil.me() && self.has_unapplied(worker) {
             self.apply_published(worker, None, by)?;
         } else if owner != vigil.me() && vigil.has_ended(owner) {
-            self.rescue(worker)?;
+            self.rescue(worker, by)?;
         }
         Ok(!self.has_unapplied(worker))
     }
@@ -55,7 +56,7 @@ impl LocalShare {
         let (vigil, started) = (&self.place.vigil, Instant::now());
         loop {
             let deaths = vigil.deaths();
-            self.enter("barrier")?;
+            self.enter("barrier", by)?;
             if self.deaths_seen.load(Acquire) == deaths {
                 return Ok(());
             }
@@ -71,13 +72,16 @@ impl LocalShare {
         }
     }
 
-    /// Applies what a dead worker had published and closes its outbox. One survivor does it, the others wait for it.
-    fn rescue(&self, worker: u32) -> Result<(), Error> {
+    /// Applies what a dead worker had published and closes its outbox. One survivor does it, the others wait for it, as long as their callers like.
+    fn rescue(&self, worker: u32, by: Deadline) -> Result<(), Error> {
         let vigil = &self.place.vigil;
+        let operation = || self.operation("taking over from a dead worker");
         let outbox = &self.outboxes[worker as usize];
-        let by = Deadline::after(vigil.timeout());
+        let by = by.within(vigil.timeout());
         let started = Instant::now();
         let me = u64::from(vigil.me()) + 1;
+        // One thread of this process, so that who fails can leave it to others.
+        let _alone = lock_by(&self.rescuing, operation, "is taking over from a dead worker", by)?;
         loop {
             if outbox.is_finished() {
                 return Ok(());
@@ -87,27 +91,34 @@ impl LocalShare {
             if vacant && outbox.rescuer().exchange(other, me) {
                 break;
             }
+            if by.interrupted() {
+                return Err(Error::Interrupted { operation: operation(), waited: started.elapsed() });
+            }
             if by.expired() {
-                return Err(vigil.late(
-                    &self.operation("taking over from a dead worker"),
-                    &[other as u32 - 1],
-                    started,
-                    " to finish its adds",
-                ));
+                return Err(vigil.late(&operation(), &[other as u32 - 1], started, " to finish its adds"));
             }
             std::thread::yield_now();
         }
-        if self.place.spec.consistency != Consistency::Sync {
-            // Redo records of the dead first: its own, or that of a rescuer before this one, may hold the last step of the very add that is to be continued.
-            for index in
-                (0..self.place.hands.len() as u32).filter(|hand| self.is_dead(*hand)).filter_map(|hand| self.store.under_change(hand))
-            {
-                drop(self.take(&mut *self.hand(by)?, index, by)?);
-            }
-            self.apply_published(worker, None, by)?;
+        let applied = self.apply_for_the_dead(worker, by);
+        if applied.is_err() {
+            outbox.rescuer().exchange(me, 0); // What stands in the way of this one, or of its caller, need not stop the others.
+            return applied;
         }
         outbox.finish();
         tracing::info!("{}: finished the {} adds of worker {worker}, which is gone", self.place.title, outbox.published());
         Ok(())
+    }
+
+    /// What a rescuer does, from wherever another stopped.
+    fn apply_for_the_dead(&self, worker: u32, by: Deadline) -> Result<(), Error> {
+        if self.place.spec.consistency == Consistency::Sync {
+            return Ok(()); // Rounds are applied by whoever needs them.
+        }
+        // Redo records of the dead first: its own, or that of a rescuer before this one, may hold the last step of the very add that is to be continued.
+        for index in (0..self.place.hands.len() as u32).filter(|hand| self.is_dead(*hand)).filter_map(|hand| self.store.under_change(hand))
+        {
+            drop(self.take(&mut *self.hand(by)?, index, by)?);
+        }
+        self.apply_published(worker, None, by).map(drop)
     }
 }

@@ -30,6 +30,8 @@ pub(crate) fn steps_done(progress: u64, round: u64) -> u64 {
 
 /// Steps of a stripe are counted in the low half of its word, the round in the high half.
 const ALL_STEPS: u64 = 0xffff_ffff;
+/// Set beside the count where a step is a block with all adds, and not a block with one of them.
+const ALL_ADDS_AT_ONCE: u64 = 1 << 31;
 
 fn word(round: u64, steps: u64) -> u64 {
     (round & 0xffff_ffff) << 32 | steps
@@ -108,7 +110,7 @@ impl LocalShare {
     }
 
     /// The adds of a round, in order of worker; none when the round turns out to be done.
-    fn adds_of(&self, round: u64) -> Result<Option<Vec<Add<'_>>>, Error> {
+    pub(super) fn adds_of(&self, round: u64) -> Result<Option<Vec<Add<'_>>>, Error> {
         let mut adds = Vec::with_capacity(self.outboxes.len());
         for (worker, outbox) in self.outboxes.iter().enumerate() {
             if outbox.published() >= round {
@@ -192,7 +194,7 @@ impl LocalShare {
     }
 
     /// The steps of a round on one stripe, from number `done` on. Emits only when it begins with the first.
-    fn apply_round(
+    pub(super) fn apply_round(
         &self,
         hold: &mut Hold<'_>,
         elements: Range<u64>,
@@ -202,9 +204,17 @@ impl LocalShare {
         emit: Option<&mut (dyn Emit + '_)>,
     ) {
         let emit = emit.filter(|_| done == 0);
-        let all_whole = adds.iter().all(|add| add.entry.ids.is_none());
-        if all_whole && self.place.spec.updater.is_stateless() && self.store.header().epoch().get_ordered() == 0 {
-            self.apply_whole_adds(hold, elements, round, done, adds, emit);
+        let asked_for_changes = self.store.header().epoch().get_ordered() != 0;
+        let at_once = match done {
+            0 => !asked_for_changes && self.place.spec.updater.is_stateless() && adds.iter().all(|add| add.entry.ids.is_none()),
+            // Somebody died in the middle: its steps are gone on with as they were counted, whoever has asked for changed rows since.
+            _ => done & ALL_ADDS_AT_ONCE != 0,
+        };
+        if at_once {
+            self.apply_whole_adds(hold, elements, round, done & !ALL_ADDS_AT_ONCE, adds, emit);
+            if asked_for_changes {
+                self.stamp_all_of(hold.index());
+            }
         } else {
             self.apply_one_by_one(hold, elements.clone(), round, done, adds);
             if let Some(emit) = emit {
@@ -232,7 +242,7 @@ impl LocalShare {
             step += 1;
             if step > done {
                 let bytes = at as usize * element..end as usize * element;
-                hold.change_values(at..end, Progress::Stripe(word(round, step)), |old, values| {
+                hold.change_values(at..end, Progress::Stripe(word(round, ALL_ADDS_AT_ONCE | step)), |old, values| {
                     let Some((last, others)) = adds.split_last() else {
                         values.copy_from_slice(old);
                         if let Some(emit) = emit.as_deref_mut() {

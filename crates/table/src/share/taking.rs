@@ -299,7 +299,7 @@ impl LocalShare {
             // Looked at before the dead are looked after, so that nobody dies unnoticed between the two.
             let deaths = vigil.deaths();
             if deaths != self.deaths_seen.load(std::sync::atomic::Ordering::Acquire) {
-                self.after_deaths(what, deaths)?;
+                self.after_deaths(what, deaths, by)?;
             }
             let poll = || (!workers.clone().any(|worker| behind(&worker))).then_some(());
             let still_there = || vigil.deaths() == deaths && !vigil.orphaned_or_leaving();

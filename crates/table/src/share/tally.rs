@@ -174,7 +174,7 @@ impl LocalShare {
         step: Option<&Resolved>,
         by: Deadline,
     ) -> Result<bool, Error> {
-        self.enter("add")?;
+        self.enter("add", by)?;
         let mut post = self.post(worker, by)?;
         let mut state = tally.lock(|| self.operation("add"), by)?;
         let mut _moving = None;

@@ -1,18 +1,19 @@
 //! Two workers that share a table in memory, brought into the very moments that go wrong once in a million calls.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use syncline_cluster::bootstrap::{Arguments, Environment, find};
-use syncline_cluster::{Deadline, Job, Settings};
+use syncline_cluster::{Deadline, Error, Job, Settings};
 use syncline_shm::mortality;
+use syncline_shm::store::Progress;
 use syncline_tensor::DType;
-use syncline_testkit::ranks::threads;
+use syncline_testkit::ranks::{eventually, threads};
 
 use super::{LocalShare, Selection, Share};
 use crate::way::Way;
-use crate::{AddOptions, Spec, Table, Tables};
+use crate::{AddOptions, Consistency, Spec, Table, Tables};
 
 /// Bytes of an array: two stripes and a bit.
 const SIZE: usize = 150_000;
@@ -43,7 +44,7 @@ impl Member<'_> {
         self.job.barrier(soon()).expect("both live");
     }
 
-    fn add(&self, wait: bool, by: Deadline) -> Result<(), syncline_cluster::Error> {
+    fn add(&self, wait: bool, by: Deadline) -> Result<(), Error> {
         self.table.add(&vec![1; self.share.bytes()], None, &AddOptions::default(), wait, by)
     }
 
@@ -222,5 +223,182 @@ fn nobody_waits_for_a_slow_link_to_take_what_a_worker_gets() {
             Share::read(member.share, 0, 1, Selection::All, &mut sink, soon()).expect("read");
             assert_eq!(taken, 3 * SIZE);
         }
+    });
+}
+
+#[test]
+fn a_get_of_a_bounded_table_contains_an_add_of_its_worker_that_could_not_be_applied_at_once() {
+    let spec = Spec::matrix(SIZE as u64 / 10, 10).with_dtype(DType::U8).with_consistency(Consistency::Bounded(5));
+    two("bounded-own", spec, PATIENT, |member| {
+        if !member.is_first() {
+            return member.hold(1);
+        }
+        member.meet();
+        // A row of the stripe that the other has in hand, then one of a stripe that is free.
+        let late = member.table.add(&[1; 20], Some(&[SIZE as i64 / 20, 0]), &AddOptions::default(), false, a_moment());
+        assert!(late.is_err() && member.share.outboxes[0].published() == 1, "it counts, and its first row waits");
+        let mut row = [0; 10];
+        let got = member.table.get(&mut row, Some(&[0]), a_moment());
+        assert!(got.is_err() || row == [1; 10], "a get without the worker's own add");
+        member.meet();
+        member.table.get(&mut row, Some(&[0]), soon()).expect("nothing is in the way any more");
+        assert_eq!(row, [1; 10]);
+    });
+}
+
+/// Another thread takes the worker's end of its outbox between the two halves of an add, and keeps it until the add's deadline.
+#[test]
+fn an_add_that_was_staged_and_never_counted_does_not_take_all_later_ones_with_it() {
+    two("between-the-halves", Spec::array(3 * SIZE as u64).with_dtype(DType::U8), PATIENT, |member| {
+        if !member.is_first() {
+            return;
+        }
+        let outbox = &member.share.outboxes[0];
+        for _ in 0..250 {
+            let next = outbox.published() + 1;
+            let (ready, over) = (AtomicBool::new(false), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    ready.store(true, SeqCst);
+                    while !over.load(SeqCst) {
+                        if outbox.entry(next).is_some()
+                            && let Some(Ok(post)) = member.share.posts[0].as_ref().map(Mutex::try_lock)
+                        {
+                            while outbox.published() < next && !over.load(SeqCst) {
+                                std::thread::yield_now();
+                            }
+                            return drop(post);
+                        }
+                    }
+                });
+                while !ready.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+                let added = member.add(false, Deadline::after(Duration::from_millis(20)));
+                over.store(true, SeqCst);
+                assert!(added.is_err() || outbox.published() == next);
+            });
+            if outbox.published() < next {
+                break; // as wanted
+            }
+        }
+        let before = member.get();
+        assert_eq!(u64::from(before), outbox.published());
+        member.add(true, soon()).expect("added");
+        assert_eq!(member.get(), before + 1, "an add that was acknowledged is in the table");
+    });
+}
+
+fn small_sync() -> Spec {
+    Spec::array(100).with_dtype(DType::U8).with_consistency(Consistency::Sync)
+}
+
+/// Whether a thread of this worker has its replica in hand.
+fn follows(share: &LocalShare) -> bool {
+    share.replica.as_ref().expect("a small sync array").state().is_none()
+}
+
+/// One thread waits for the stripe to read the state after round 1; by the time it may, the store is one round further, because another has made the next add.
+#[test]
+fn a_replica_read_from_the_store_beside_the_next_add_of_another_thread_counts_no_round_twice() {
+    two("next-add", small_sync(), PATIENT, |member| {
+        member.add(false, soon()).expect("added");
+        if !member.is_first() {
+            member.share.settle_adds(1, 1, soon()).expect("the store has the first round");
+            let mut hand = member.share.hand(soon()).expect("free");
+            member.share.store.take(0, &hand).expect("free");
+            let mut hold = hand.hold(&member.share.store, 0);
+            member.meet();
+            member.meet();
+            member.add(false, soon()).expect("added");
+            hold.change_values(0..100, Progress::Rounds(2), |old, new| {
+                assert_eq!(old, [2; 100]);
+                new.fill(4); // as one does who brings up the store
+            });
+            drop(hold);
+            drop(hand);
+            member.meet();
+            return member.add(false, soon()).expect("added");
+        }
+        member.meet();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| member.get());
+            while !follows(member.share) {
+                std::thread::yield_now();
+            }
+            member.add(false, soon()).expect("added");
+            member.meet();
+            assert!([2, 4].contains(&first.join().expect("no panic")), "it was called after one add, and another was made meanwhile");
+        });
+        member.meet();
+        assert_eq!(member.get(), 4);
+        member.add(false, soon()).expect("added");
+        assert_eq!(member.get(), 6);
+    });
+}
+
+#[test]
+fn a_get_beside_one_that_waits_for_a_round_with_the_replica_in_hand_hears_ctrl_c() {
+    two("deaf-get", small_sync(), PATIENT, |member| {
+        if !member.is_first() {
+            member.meet();
+            return member.add(false, soon()).expect("added");
+        }
+        member.add(false, soon()).expect("added");
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| member.get());
+            while !follows(member.share) {
+                std::thread::yield_now();
+            }
+            let mut out = vec![0; 100];
+            let interrupted = member.table.get(&mut out, None, soon().with_interrupt(|| true)).expect_err("the other has not added");
+            assert!(matches!(interrupted, Error::Interrupted { .. }), "{interrupted}");
+            let late = member.table.get(&mut out, None, a_moment()).expect_err("the other has not added");
+            assert!(matches!(late, Error::Timeout { .. }) && late.to_string().contains("rank 1"), "{late}");
+            assert!(!first.is_finished(), "the first waits all the while");
+            member.meet();
+            assert_eq!(first.join().expect("no panic"), 2);
+        });
+    });
+}
+
+/// Somebody began a round while nobody asked for changed rows, and died; by the time another goes on with it, somebody asks for them.
+#[test]
+fn a_round_that_was_begun_before_changed_rows_were_asked_for_is_ended_as_it_was_begun() {
+    let spec = Spec::matrix(SIZE as u64 / 10, 10).with_dtype(DType::U8).with_consistency(Consistency::Sync);
+    two("begun-before", spec, PATIENT, |member| {
+        member.add(false, soon()).expect("added");
+        member.meet();
+        if member.is_first() {
+            let share = member.share;
+            let adds = share.adds_of(1).expect("sound").expect("not done");
+            let mut hand = share.hand(soon()).expect("free");
+            share.store.take(0, &hand).expect("free");
+            let mut hold = hand.hold(&share.store, 0);
+            share.apply_round(&mut hold, 0..share.block, 1, 0, &adds, None);
+            drop(hold);
+            drop(hand);
+            share.store.header().epoch().advance();
+        }
+        member.meet();
+        assert_eq!(member.get(), 2);
+    });
+}
+
+#[test]
+fn a_lent_add_whose_get_came_too_late_is_applied_though_its_worker_calls_no_more() {
+    two("lent-and-left", Spec::array(3 * SIZE as u64).with_dtype(DType::U8), PATIENT, |member| {
+        if !member.is_first() {
+            return member.hold(1);
+        }
+        let mut delta = member.share.place.arrays.make(3 * SIZE).expect("memory");
+        delta.bytes_mut().fill(1);
+        member.meet();
+        let mut out = vec![0; 3 * SIZE];
+        member.table.add_get(delta.bytes(), &mut out, None, &AddOptions::default(), a_moment()).expect_err("a stripe is in another's hand");
+        let outbox = &member.share.outboxes[0];
+        assert_eq!((outbox.published(), outbox.applied()), (1, 0), "it counts");
+        member.meet();
+        eventually("somebody looks after it", Duration::from_secs(10), || outbox.applied() == 1);
     });
 }

@@ -70,7 +70,9 @@ fn bury(places: &Places, index: usize, share: &dyn Share, worker: u32, held: Opt
             }
         }
         (Some((sequence, _)), Ok(false)) => share.discard(worker, sequence),
-        // A server is gone too, and a part of the table with it; whoever uses the table is told.
+        // A server is gone too, and a part of the table with it; whoever uses the table is told. A job that does not go on ends for everybody, and has one
+        // cause: what could not be decided any more is no news.
+        (_, Err(error)) if !reach.survives_losses() => tracing::debug!("{}: no verdict on worker {worker}: {error}", places.name),
         (_, Err(error)) => tracing::warn!("{}: no verdict on the last add of worker {worker}: {error}", places.name),
         (None, Ok(_)) => {}
     }
