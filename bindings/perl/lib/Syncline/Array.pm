@@ -100,12 +100,16 @@ sub describe {
 # filling(PDL): what to write into so that the PDL has it in the end, and what to do afterwards.
 sub filling {
     my ($pdl) = @_;
-    # A slice has no memory of its own: a copy of it has, and is assigned back.
-    return ($pdl, 0) unless defined $pdl->trans_parent;
+    # A slice has no memory of its own: a copy of it has, and is assigned back. So is a copy of an array that slices were taken of: only an assignment
+    # tells them that their numbers are new.
+    return ($pdl, 0) unless defined $pdl->trans_parent || has_slices($pdl);
     return ($pdl->copy, 1);
 }
 
 sub filled {
+# Whether other arrays look at the numbers of this one.
+sub has_slices { my ($pdl) = @_; my @looking = $pdl->trans_children; return scalar @looking }
+
     my ($pdl, $written, $copied) = @_;
     $written->upd_data;
     $pdl .= $written if $copied;
