@@ -9,6 +9,7 @@ package Syncline::Array;
 use strict;
 use warnings;
 
+use FFI::Platypus::Memory ();
 use PDL::Core ();
 use PDL::Lite ();
 use Scalar::Util qw(blessed looks_like_number);
@@ -106,10 +107,10 @@ sub filling {
     return ($pdl->copy, 1);
 }
 
-sub filled {
 # Whether other arrays look at the numbers of this one.
 sub has_slices { my ($pdl) = @_; my @looking = $pdl->trans_children; return scalar @looking }
 
+sub filled {
     my ($pdl, $written, $copied) = @_;
     $written->upd_data;
     $pdl .= $written if $copied;
@@ -119,7 +120,21 @@ sub has_slices { my ($pdl) = @_; my @looking = $pdl->trans_children; return scal
 # fresh(DTYPE, SHAPE): a new array of zeros.
 sub fresh {
     my ($dtype, $shape) = @_;
-    return PDL->zeroes(type_of($dtype), reverse @$shape);
+    my $type = type_of($dtype);
+    check_room($shape, $SIZE_OF[$Syncline::FFI::DTYPE{$dtype}]);
+    return PDL->zeroes($type, reverse @$shape);
+}
+
+# Where memory is short Perl ends the program, whatever catches errors around it: who asks for much is refused here.
+use constant MUCH => 64 << 20;
+
+sub check_room {
+    my ($shape, $bytes) = @_;
+    $bytes *= $_ for @$shape;
+    return if $bytes < MUCH;
+    my $had = $bytes < 2**62 ? FFI::Platypus::Memory::malloc($bytes) : undef;
+    return FFI::Platypus::Memory::free($had) if defined $had;
+    Syncline::Error::argument('an array of ' . join('x', @$shape) . " numbers, $bytes bytes, does not fit into memory");
 }
 
 # from_bytes(DTYPE, SHAPE, BYTES): a new array with these bytes.

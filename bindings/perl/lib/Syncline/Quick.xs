@@ -95,14 +95,30 @@ static int given_memory(pTHX_ pdl *it)
     return 0;
 }
 
-/* A new array, whose numbers are about to be written. */
+/* From so many bytes on it is asked whether there is memory: where there is none the interpreter ends the program. */
+#define MUCH ((double)(64 << 20))
+
+static int can_be_had(double bytes)
+{
+    void *had = bytes < 4e18 ? (malloc)((size_t)bytes) : NULL;
+    (free)(had);
+    return had != NULL;
+}
+
+/* A new array, whose numbers are about to be written; none where that is for Perl to decide. */
 static pdl *fresh(pTHX_ int datatype, uint32_t axes, const PDL_Indx *dims, SV *into)
 {
-    pdl *it = PDL->pdlnew();
+    pdl *it;
     PDL_Indx copied[MOST];
     uint32_t i;
+    double bytes = (double)PDL->howbig(datatype);
     if (!it) return NULL;
-    for (i = 0; i < axes; i++) copied[i] = dims[i];
+    for (i = 0; i < axes; i++) {
+        copied[i] = dims[i];
+        bytes *= (double)dims[i];
+    }
+    if (bytes >= MUCH && !can_be_had(bytes)) return NULL;
+    it = PDL->pdlnew();
     it->datatype = datatype;
     PDL->SetSV_PDL(into, it);
     PDL->barf_if_error(PDL->setdims(it, copied, axes));
