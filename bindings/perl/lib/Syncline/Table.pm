@@ -155,8 +155,11 @@ our @ISA = ('Syncline::Table');
 
 sub new { my ($class, $size, $initial, @options) = @_; Syncline::Error::argument('a table: options come in pairs, name => value') if @options % 2; return $class->make([$size], $initial, @options) }
 
-*get = Syncline::Quick::or_else(table_get => sub { my ($self, @rest) = @_; return $self->get_whole(Syncline::Table::options_of('get', \@Syncline::Table::GET, @rest)->{out}) });
-*add = Syncline::Quick::or_else(table_add => sub { my ($self, $delta, @rest) = @_; return $self->add_whole($delta, Syncline::Table::options_of('add', \@Syncline::Table::ADD, @rest)) });
+*get = Syncline::Quick::or_else(table_get => __PACKAGE__ . '::get_all');
+*add = Syncline::Quick::or_else(table_add => __PACKAGE__ . '::add_all');
+
+sub get_all { my ($self, @rest) = @_; return $self->get_whole(Syncline::Table::options_of('get', \@Syncline::Table::GET, @rest)->{out}) }
+sub add_all { my ($self, $delta, @rest) = @_; return $self->add_whole($delta, Syncline::Table::options_of('add', \@Syncline::Table::ADD, @rest)) }
 
 package Syncline::MatrixTable;
 
@@ -164,8 +167,8 @@ our @ISA = ('Syncline::Table');
 
 sub new { my ($class, $rows, $cols, $initial, @options) = @_; Syncline::Error::argument('a table: options come in pairs, name => value') if @options % 2; return $class->make([$rows, $cols], $initial, @options) }
 
-*get = Syncline::Quick::or_else(table_get => \&get_rows);
-*add = Syncline::Quick::or_else(table_add => \&add_rows);
+*get = Syncline::Quick::or_else(table_get => __PACKAGE__ . '::get_rows');
+*add = Syncline::Quick::or_else(table_add => __PACKAGE__ . '::add_rows');
 
 sub get_rows {
     my ($self, @rest) = @_;
