@@ -64,6 +64,9 @@ local refused = {
    { 'out of range', '-1', function() require 'ipc.StaticTree'(1, 2, '127.0.0.1', -1, '127.0.0.1', 1) end },
    { 'out of range', '65536', function() require 'ipc.StaticTree'(1, 2, '127.0.0.1', 0, '127.0.0.1', 65536) end },
    { 'whole number', 'a string came', function() require 'ipc.SlurmTree'(nil, 'x') end },
+   -- A dot where a colon belongs.
+   { 'with a colon', 'ArrayTableHandler:new', function() mv.ArrayTableHandler.new(4) end },
+   { 'with a colon', 'MatrixTableHandler:new', function() mv.MatrixTableHandler.New(4, 4) end },
    -- Options that nobody knows, and that are none.
    { 'options', 'dtyp', function() mv.ArrayTableHandler:new(4, nil, { dtyp = 'int64' }) end },
    { 'options', 'init', function() mv.MatrixTableHandler:new(4, 4, nil, { init = 1 }) end },

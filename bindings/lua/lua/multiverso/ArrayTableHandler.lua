@@ -13,6 +13,7 @@ ArrayTableHandler.__index = ArrayTableHandler
 --- A table of `size` numbers; every worker makes the same tables in the same order, and worker 0's `init_value` counts.
 -- `options` may name `dtype`, `updater`, `name` and `staleness`.
 function ArrayTableHandler:new(size, init_value, options)
+   raise.colon(self, 'ArrayTableHandler:new')
    if size ~= nil then raise.whole(size, 'size') end
    local handle = create(size or 0, nil, init_value, whole.options(options), raise.site())
    return setmetatable({ handle = handle, _size = size or 0 }, self)

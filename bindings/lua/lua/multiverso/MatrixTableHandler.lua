@@ -12,6 +12,7 @@ MatrixTableHandler.__index = MatrixTableHandler
 
 --- A table of `num_row` × `num_col` numbers; else as ArrayTableHandler:new.
 function MatrixTableHandler:new(num_row, num_col, init_value, options)
+   raise.colon(self, 'MatrixTableHandler:new')
    if num_row ~= nil then raise.whole(num_row, 'num_row') end
    if num_col ~= nil then raise.whole(num_col, 'num_col') end
    local handle = create(num_row or 0, num_col or 0, init_value, whole.options(options), raise.site())

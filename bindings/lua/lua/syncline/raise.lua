@@ -46,7 +46,7 @@ end
 --- Raises what a native function raised: what mlua itself refuses, such as a nil where a tensor was expected, and what a finaliser raised that
 -- happened to run meanwhile. Both come as objects with a traceback.
 function raise.raised(object)
-   local words = text_of(object):gsub('\nstack traceback:.*', ''):gsub('^bad argument', 'ArgumentError: %0')
+   local words = text_of(object):gsub('\nstack traceback:.*', ''):gsub('^runtime error: ', ''):gsub('^bad argument', 'ArgumentError: %0')
    if words:find('^[^\n]*:%d+: ') then error(words, 0) end -- a function of the user's raised it and said where
    raise.error(words)
 end
@@ -100,6 +100,11 @@ function raise.expect(value, wanted, name)
       raise.error(('ArgumentError: %s: a %s was expected, and a %s came'):format(name, wanted, type(value)))
    end
    return value
+end
+
+--- Refuses a class's function that was called with a dot, so that its first argument stands where the class belongs.
+function raise.colon(class, name)
+   if type(class) ~= 'table' then raise.error(('ArgumentError: %s was called with a dot; it is %s with a colon'):format(name:gsub(':', '.'), name)) end
 end
 
 --- Refuses what is no whole number; a Lua that has no others drops fractions without a word.
