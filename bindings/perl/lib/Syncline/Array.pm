@@ -75,6 +75,19 @@ sub check_numbers {
     }
 }
 
+# held_as(PDL, TYPE): the same numbers of a table's type. Whole ones hold neither fractions nor what is too large for them, and would lose it without a word.
+sub held_as {
+    my ($pdl, $type, $what) = @_;
+    return $pdl if $pdl->type->enum == $type->enum;
+    my $held = $pdl->convert($type);
+    return $held if $pdl->isempty || $type->ppsym =~ /\A[FD]\z/;
+    my $lost = ($held->convert($pdl->type) != $pdl)->flat;
+    return $held unless $lost->any;
+    my $place = $lost->maximum_ind->sclr;
+    my $number = $pdl->flat->at($place);
+    Syncline::Error::argument("$what: number $place is $number, and the table has $Syncline::FFI::DTYPES[$DTYPE_OF[$type->enum]]");
+}
+
 # to_write(PDL): refuses what cannot be written into.
 sub to_write {
     my ($given, $what) = @_;

@@ -39,7 +39,7 @@ sub make {
     my ($data, $count) = (undef, 0);
     if (defined $initial) {
         my $array = Syncline::Array::whole($initial, 'the initial value');
-        $array = $array->convert($type) if $array->type->enum != $type->enum;
+        $array = Syncline::Array::held_as($array, $type, 'the initial value');
         ($data, $count) = ($array->get_dataref, $array->nelem);
     }
     my $described = pack 'llLx4pp', $Syncline::FFI::DTYPE{$dtype}, $bounded, $staleness, $updater, $name;
@@ -78,7 +78,7 @@ sub name {
 sub numbers {
     my ($self, $given) = @_;
     my $array = Syncline::Array::whole($given, 'the delta');
-    return $array->get_datatype == $self->{enum} ? $array : $array->convert($self->{type});
+    return $array->get_datatype == $self->{enum} ? $array : Syncline::Array::held_as($array, $self->{type}, 'the delta');
 }
 
 sub room_for {
