@@ -5,7 +5,7 @@ local raise = require 'syncline.raise'
 local whole = require 'syncline.whole'
 raise.mark()
 
-local create, get = raise.from(native.table_create), whole.get
+local create, get, type = raise.from(native.table_create), whole.get, type
 
 local ArrayTableHandler = {}
 ArrayTableHandler.__index = ArrayTableHandler
@@ -23,6 +23,7 @@ ArrayTableHandler.New = ArrayTableHandler.new
 
 --- All numbers: a new tensor, or into `out`.
 function ArrayTableHandler:get(out)
+   if type(self) ~= 'table' then raise.colon(self, 'ArrayTableHandler:get') end
    return get(self.handle, out, true)
 end
 
