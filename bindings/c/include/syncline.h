@@ -406,7 +406,8 @@ const char *syncline_version(void);
 // SYNCLINE_INTERRUPTED. For hosts of a language of their own, whose users press Ctrl-C. NULL: nobody is asked.
 void syncline_set_interrupt(int (*asked)(void));
 
-// As syncline_set_interrupt, the other way round: 0 ends the wait. For hosts whose functions return 0 when an exception ended them.
+// As syncline_set_interrupt, the other way round: 0 ends the wait; and only calls of the thread that sets it ask. For hosts whose functions return 0 when an
+// exception ended them, and belong to one thread's interpreter.
 void syncline_set_going_on(int (*asked)(void));
 
 // Says where the caller's next calls of this thread stand in its program; errors about calls that differ between ranks

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use syncline::Deadline;
@@ -15,6 +15,11 @@ use crate::memory;
 thread_local! {
     /// How many calls this thread is in: a function of the caller's that runs inside of one may make another.
     static CALLS: Cell<u32> = const { Cell::new(0) };
+    /// The number of this thread, which no later one has.
+    static THREAD: u64 = {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Relaxed)
+    };
 }
 
 /// Runs one call and turns its outcome into a status. Nothing unwinds out of here.
@@ -38,9 +43,13 @@ type Asked = unsafe extern "C" fn() -> c_int;
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 /// Whether it is 0 that ends a wait.
 static ZERO_ENDS: AtomicBool = AtomicBool::new(false);
+/// The only thread in which it may be called; 0 is any.
+static ASKED_IN: AtomicU64 = AtomicU64::new(0);
 
-pub(crate) fn set_interrupt(asked: Option<Asked>, zero_ends: bool) {
+/// Calls that wait ask this function, those of any thread or only those of the one that sets it.
+pub(crate) fn set_interrupt(asked: Option<Asked>, zero_ends: bool, only_here: bool) {
     ZERO_ENDS.store(zero_ends, Relaxed);
+    ASKED_IN.store(if only_here { THREAD.with(|number| *number) } else { 0 }, Relaxed);
     ASKED.store(asked.map_or(0, |asked| asked as usize), Relaxed);
 }
 
@@ -48,6 +57,10 @@ pub(crate) fn interrupted() -> bool {
     let address = ASKED.load(Relaxed);
     // Threads of ours carry deadlines on, but only one that the host called from may run its functions: interpreters have one.
     if address == 0 || CALLS.get() == 0 {
+        return false;
+    }
+    let only = ASKED_IN.load(Relaxed);
+    if only != 0 && THREAD.with(|number| *number != only) {
         return false;
     }
     // SAFETY: only `set_interrupt` stores here, and it stores the address of a function of this very type.

@@ -47,13 +47,14 @@ pub extern "C" fn syncline_version() -> *const c_char {
 /// SYNCLINE_INTERRUPTED. For hosts of a language of their own, whose users press Ctrl-C. NULL: nobody is asked.
 #[unsafe(no_mangle)]
 pub extern "C" fn syncline_set_interrupt(asked: Option<unsafe extern "C" fn() -> c_int>) {
-    border::set_interrupt(asked, false);
+    border::set_interrupt(asked, false, false);
 }
 
-/// As syncline_set_interrupt, the other way round: 0 ends the wait. For hosts whose functions return 0 when an exception ended them.
+/// As syncline_set_interrupt, the other way round: 0 ends the wait; and only calls of the thread that sets it ask. For hosts whose functions return 0 when an
+/// exception ended them, and belong to one thread's interpreter.
 #[unsafe(no_mangle)]
 pub extern "C" fn syncline_set_going_on(asked: Option<unsafe extern "C" fn() -> c_int>) {
-    border::set_interrupt(asked, true);
+    border::set_interrupt(asked, true, true);
 }
 
 /// Says where the caller's next calls of this thread stand in its program; errors about calls that differ between ranks

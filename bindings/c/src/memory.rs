@@ -81,13 +81,28 @@ fn bytes_of(count: usize, dtype: DType, name: &str) -> Result<usize, Failure> {
     count.checked_mul(dtype.size()).ok_or_else(|| too_much(name, count))
 }
 
+/// As many axes as arrays of any language have. A structure that was never filled in mostly asks for more, and is not read past its end then.
+const MOST_AXES: usize = 64;
+
+/// The extents at `dims`.
+///
+/// # Safety
+/// As [`values`].
+pub(crate) unsafe fn extents<'a>(dims: *const usize, axes: usize) -> Result<&'a [usize], Failure> {
+    if axes > MOST_AXES {
+        return Err(Failure::argument(format!("axes is {axes}, and an array has {MOST_AXES} at most")));
+    }
+    // SAFETY: the caller's promise is the same.
+    unsafe { values(dims, axes, "dims") }
+}
+
 /// The shape at `dims`.
 ///
 /// # Safety
 /// As [`values`].
 pub(crate) unsafe fn shape(dims: *const usize, axes: usize) -> Result<Shape, Failure> {
     // SAFETY: the caller's promise is the same.
-    let dims = unsafe { values(dims, axes, "dims") }?;
+    let dims = unsafe { extents(dims, axes) }?;
     Shape::new(dims).map_err(|error| Failure::argument(format!("dims: {error}")))
 }
 

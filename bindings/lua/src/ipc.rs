@@ -68,7 +68,7 @@ pub(crate) fn client(
 /// What a client and a server's client have in common.
 pub(crate) trait End {
     fn send(&self, value: &Value<'_>, timeout: Duration) -> Result<(), Error>;
-    fn send_numbers(&self, tensor: &TensorView<'_>) -> Result<(), Error>;
+    fn send_numbers(&self, tensor: &TensorView<'_>, timeout: Duration) -> Result<(), Error>;
     fn receive(&self, timeout: Duration) -> Result<Value<'static>, Error>;
     fn receive_into(&self, target: &mut TensorViewMut<'_>, timeout: Duration) -> Result<(), Error>;
     fn receive_if_here(&self) -> Result<Option<Value<'static>>, Error>;
@@ -80,8 +80,8 @@ macro_rules! end {
             fn send(&self, value: &Value<'_>, timeout: Duration) -> Result<(), Error> {
                 self.send_by(value, deadline(timeout))
             }
-            fn send_numbers(&self, tensor: &TensorView<'_>) -> Result<(), Error> {
-                self.send_tensor(tensor)
+            fn send_numbers(&self, tensor: &TensorView<'_>, timeout: Duration) -> Result<(), Error> {
+                self.send_tensor_by(tensor, deadline(timeout))
             }
             fn receive(&self, timeout: Duration) -> Result<Value<'static>, Error> {
                 self.recv_by(deadline(timeout))
@@ -104,7 +104,7 @@ impl<T: End> Patient<T> {
         if let Some(numbers) = opened(lua, value)? {
             return numbers.read(|bytes| {
                 let view = TensorView::contiguous(bytes, numbers.dtype, numbers.shape.clone());
-                Ok(self.end.send_numbers(&shaped(view)?)?)
+                Ok(self.end.send_numbers(&shaped(view)?, self.timeout)?)
             });
         }
         Ok(self.end.send(&from_lua(lua, value, "send")?, self.timeout)?)

@@ -31,14 +31,15 @@ fn state() -> MutexGuard<'static, State> {
 
 /// Joins the job that this process was started in, or a world of one.
 pub(crate) fn open(_: &Lua, (sync, timeout): (bool, Option<f64>)) -> Result<(), Failure> {
-    let ended = match &*state() {
-        State::Idle { ended } => *ended,
-        _ => {
+    let ended = {
+        let mut state = state(); // one look: of two threads that open at the same time one is refused
+        let State::Idle { ended } = *state else {
             let text = "init: this process is already in a job\nhint: call init once, at the start; shutdown leaves the job";
             return Err(Failure::new("ConfigurationError", text));
-        }
+        };
+        *state = State::Opening;
+        ended
     };
-    *state() = State::Opening;
     let opened = || -> Result<Session, Failure> {
         let mut config = Config::from_env()?.sync(sync);
         if let Some(seconds) = timeout {

@@ -66,7 +66,7 @@ pub(crate) fn create(
 /// A tensor, or a table of numbers, as numbers of `dtype`.
 pub(crate) fn numbers_from(lua: &Lua, value: &Value, dtype: DType, name: &str) -> Result<Numbers, Failure> {
     if let Some(numbers) = opened(lua, value)? {
-        return numbers.as_dtype(dtype);
+        return numbers.held_as(dtype, name);
     }
     match value {
         Value::Table(table) => of_table(table, dtype),

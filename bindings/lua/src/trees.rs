@@ -85,9 +85,11 @@ pub(crate) fn discovered(
 ) -> Result<Kept, Failure> {
     let raised = RefCell::new(None);
     let publish = |host: &str, port: u16| {
-        if let Err(error) = publish.call::<()>((host, port)) {
+        publish.call::<()>((host, port)).map_err(|error| {
+            let words = error.to_string();
             raised.replace(Some(error));
-        }
+            words
+        })
     };
     let query = || match query.call::<(Option<String>, Option<Whole<u16>>)>(()) {
         Ok((host, port)) => host.zip(port.map(|Whole(port)| port)),

@@ -10,6 +10,7 @@ local tree, utils = require 'ipc.NullTree'(), require 'ipc.utils'
 
 mv.init()
 local array, matrix, keys = mv.ArrayTableHandler:new(4), mv.MatrixTableHandler:new(3, 2), syncline.KVTable()
+local counts = mv.ArrayTableHandler:new(2, nil, { dtype = 'int64' })
 local numbers, vector = { 1, 1, 1, 1 }, syncline.FloatTensor { 1, 2, 3, 4 }
 local function nothing() end
 
@@ -64,6 +65,29 @@ local refused = {
    { 'out of range', '-1', function() require 'ipc.StaticTree'(1, 2, '127.0.0.1', -1, '127.0.0.1', 1) end },
    { 'out of range', '65536', function() require 'ipc.StaticTree'(1, 2, '127.0.0.1', 0, '127.0.0.1', 65536) end },
    { 'whole number', 'a string came', function() require 'ipc.SlurmTree'(nil, 'x') end },
+   -- Numbers that those of a table, or of a tensor, cannot hold.
+   { 'int64', '0.5', function() counts:add({ 1, 0.5 }) end },
+   { 'int64', '1000000000000', function() counts:add({ 1, 1e70 }) end },
+   { 'data: number 2 is 0.5', 'int64', function() counts:add(syncline.FloatTensor { 1, 0.5 }) end },
+   { 'data: number 1 is 1000', 'int64', function() counts:add(syncline.DoubleTensor { 1e30, 0 }, true) end },
+   { 'data: number 1 is inf', 'int64', function() counts:add(syncline.DoubleTensor { 1 / 0, 0 }) end },
+   { 'init_value: number 1 is 300', 'uint8', function() mv.ArrayTableHandler:new(1, syncline.LongTensor { 300 }, { dtype = 'uint8' }) end },
+   { 'values: number 1 is 0.5', 'int32', function() syncline.KVTable({ dtype = 'int32' }):add({ 1 }, syncline.FloatTensor { 0.5 }) end },
+   { 'int32', '0.5', function() syncline.IntTensor { 0.5 } end },
+   { 'uint8', '-1', function() syncline.ByteTensor { -1 } end },
+   { 'int8', '128', function() syncline.CharTensor(3):fill(128) end },
+   { 'int16', '40000', function() syncline.ShortTensor(3)[1] = 40000 end },
+   -- A dot where a colon belongs.
+   { 'with a colon', 'ArrayTableHandler:get', function() array.get() end },
+   { 'with a colon', 'a nil came', function() array.add(numbers) end },
+   { 'with a colon', 'ArrayTableHandler:add', function() array.add() end },
+   { 'with a colon', 'MatrixTableHandler:add', function() matrix.add(5) end },
+   { 'with a colon', 'MatrixTableHandler:get', function() matrix.get() end },
+   { 'with a colon', 'a nil came', function() ipc.channel().read() end },
+   { 'with a colon', 'a number came', function() vector.fill(1) end },
+   { 'object of another kind', '#1', function() ipc.channel().read(ipc.mutex()) end },
+   { 'with a colon', 'ArrayTableHandler:new', function() mv.ArrayTableHandler.new(4) end },
+   { 'with a colon', 'MatrixTableHandler:new', function() mv.MatrixTableHandler.New(4, 4) end },
    -- Options that nobody knows, and that are none.
    { 'options', 'dtyp', function() mv.ArrayTableHandler:new(4, nil, { dtyp = 'int64' }) end },
    { 'options', 'init', function() mv.MatrixTableHandler:new(4, 4, nil, { init = 1 }) end },
@@ -111,6 +135,9 @@ test('none of them changed anything', function()
    equal(array:get():totable(), { 0, 0, 0, 0 })
    equal(matrix:get():sum(), 0)
    equal(keys:get({ 1 })[1], 0)
+   equal(counts:get():totable(), { 0, 0 })
+   counts:add(syncline.FloatTensor { 3, -2 }) -- whole, and held
+   equal(counts:get():totable(), { 3, -2 })
    equal(vector:totable(), { 1, 2, 3, 4 })
 end)
 

@@ -55,8 +55,7 @@ test('signals end it with 0 and are told beside that', function()
 end)
 
 test('a file that is not there, and codes', function()
-   local ok, p = pcall(ipc.spawn, { file = 'there-is-no-such-program' })
-   equal(ok and p:wait() ~= 0 or not ok, true)
+   raises(function() ipc.spawn { file = 'there-is-no-such-program' } end, 'there-is-no-such-program', 'No such file', 'test_programs.lua:')
    local p = ipc.spawn { file = 'sh', args = { '-c', 'exit 7' } }
    equal(p:wait(), 7)
 end)

@@ -17,6 +17,7 @@ $store->init('a', ones(float, 3));
 my $array = Syncline::ArrayTable->new(4);
 my $matrix = Syncline::MatrixTable->new(3, 2);
 my $sgd = Syncline::Optimizer->create('sgd');
+my $counts = Syncline::ArrayTable->new(2, undef, dtype => 'int64');
 
 my @refused = (
     [init => sub { $kv->init('b', $ones, priority => 1) }],
@@ -60,6 +61,13 @@ my @refused = (
     [out => sub { $matrix->add(ones(float, 2), row_ids => [0], out => zeroes(float, 2)) }],
     [row_ids => sub { $matrix->add_get(ones(float, 2, 3), row_ids => [0]) }],
     [dtyp => sub { Syncline::ArrayTable->new(4, undef, dtyp => 'int64') }],
+    # Numbers that those of a table cannot hold.
+    ['the delta: number 1 is 0.5, and the table has int64' => sub { $counts->add([1, 0.5]) }],
+    ['number 0 is 1e+30' => sub { $counts->add(pdl(1e30, 1)) }],
+    ['number 1 is 0.5' => sub { $counts->add(pdl(float, 1, 0.5), sync => 1) }],
+    ['number 0 is' => sub { $counts->add(pdl('nan', 1)) }],
+    ['the initial value: number 2 is 300, and the table has uint8' => sub { Syncline::ArrayTable->new(3, longlong(1, 2, 300), dtype => 'uint8') }],
+    ['number 1 is -1' => sub { Syncline::MatrixTable->new(3, 2, undef, dtype => 'uint8')->add([5, -1], row_ids => [0]) }],
     [dtyp => sub { Syncline::RowSparse->new([0], ones(float, 2), [3, 2], dtyp => 'float32') }],
     [pairs => sub { Syncline::RowSparse->zeros([3, 2], 'float64') }],
     [aggregate => sub { Syncline::aggregate(ones(float, 3), 'sum', 1) }],
@@ -82,6 +90,10 @@ for my $call (sub { mx->optimizer->SGD(momentun => 0.5) }, sub { mx->lr_schedule
 
 is($kv->_updater, undef, 'nothing of it was done: no optimizer, no updater');
 is_deeply([$array->get->list, $matrix->get->list], [(0) x 10], 'no add');
+is("@{[$counts->get->list]}", '0 0', 'no whole number lost');
+$counts->add([3, -2]);
+$counts->add(pdl(float, 1, 1));
+is("@{[$counts->get->list]}", '4 -1', 'what is whole is held, of whichever type');
 $store->push('a', ones(float, 3) * 5);
 is($store->pull('a')->sum, 15, 'and stores do what they did');
 is(eval { $kv->pull('b', out => $ones); 1 }, undef, 'no key was made');

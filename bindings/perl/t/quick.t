@@ -58,6 +58,21 @@ subtest 'a new array is one of PDL\'s in all that is done with it' => sub {
     my $double = Syncline::ArrayTable->new(3, pdl(1.5, 2.5, 3.5), dtype => 'float64');
     is_deeply([$double->get->list], [1.5, 2.5, 3.5], 'another type');
 };
+subtest 'slices that were looked at before see what was written since' => sub {
+    my %calls = (
+        'table get' => sub { $table->get(out => $_[0]) }, 'table add_get' => sub { $table->add_get(zeroes(float, 5), out => $_[0]) }, 'pull' => sub { $kv->pull('w', out => $_[0]) },
+        'pushpull' => sub { $kv->pushpull('w', sequence(float, 5), out => $_[0]) }, 'aggregate' => sub { $_[0] .= sequence(float, 5); Syncline::aggregate($_[0], 'max') },
+        'all_reduce' => sub { $_[0] .= sequence(float, 5); scalar Syncline::all_reduce($_[0]) },
+    );
+    for my $call (sort keys %calls) {
+        my $whole = zeroes(float, 5);
+        my $part = $whole->slice('2:4');
+        is($part->sum, 0, "$call: looked at before");
+        $calls{$call}->($whole);
+        is("@{[$part->list]}, @{[$part->sum]}", '2 3 4, 9', "$call: and after");
+        is("$whole", '[0 1 2 3 4]', "$call: the array itself");
+    }
+};
 subtest 'arrays that are not as they were made' => sub {
     my $board = zeroes(float, 10);
     my $slice = $board->slice('2:6');

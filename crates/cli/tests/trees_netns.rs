@@ -74,7 +74,7 @@ fn join_by_hand(join: impl FnOnce(u32, u32, &TreeOptions) -> Result<Tree, Error>
 fn discover(node: u32, nodes: u32, own: &str, place: &Path, options: &TreeOptions) -> Result<Tree, Error> {
     let publish = |host: &str, port: u16| {
         let new = place.with_extension("new");
-        fs::write(&new, format!("{host} {port}")).and_then(|()| fs::rename(&new, place)).expect("a place to write");
+        fs::write(&new, format!("{host} {port}")).and_then(|()| fs::rename(&new, place)).map_err(|error| error.to_string())
     };
     let query = || {
         let text = fs::read_to_string(place).ok()?;

@@ -192,7 +192,10 @@ fn discovered_nodes_meet_at_a_port_that_the_system_chose() {
     let board: Mutex<Option<(String, u16)>> = Mutex::new(None);
     let questions = AtomicU32::new(0);
     let node = |node: u32| {
-        let publish = |host: &str, port: u16| *board.lock().unwrap() = Some((host.to_owned(), port));
+        let publish = |host: &str, port: u16| {
+            *board.lock().unwrap() = Some((host.to_owned(), port));
+            Ok(())
+        };
         let query = || {
             questions.fetch_add(1, Ordering::Relaxed);
             board.lock().unwrap().clone()
@@ -214,13 +217,13 @@ fn reserved_ports_are_different_and_nobody_else_gets_them() {
     let home = tempfile::tempdir().unwrap();
     let environment = at_home(home.path());
     let launches: Vec<Launch> =
-        (0..50).map(|_| discovered(&environment, 1, 2, "127.0.0.1", 0, |_, _| {}, || None, soon()).unwrap()).collect();
+        (0..50).map(|_| discovered(&environment, 1, 2, "127.0.0.1", 0, |_, _| Ok(()), || None, soon()).unwrap()).collect();
     let ports: HashSet<String> = launches.iter().map(|launch| launch.meeting.to_string()).collect();
     assert_eq!(ports.len(), 50);
     let strangers: Vec<_> = (0..200).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     assert!(strangers.iter().all(|listener| !ports.contains(&format!("tcp://{}", listener.local_addr().unwrap()))));
     let taken = strangers[0].local_addr().unwrap().port();
-    let error = discovered(&environment, 1, 2, "127.0.0.1", taken, |_, _| {}, || None, soon()).unwrap_err().to_string();
+    let error = discovered(&environment, 1, 2, "127.0.0.1", taken, |_, _| Ok(()), || None, soon()).unwrap_err().to_string();
     assert!(error.contains(&format!("127.0.0.1:{taken}")) && error.contains("node 1"), "{error}");
 }
 
@@ -233,11 +236,19 @@ fn what_is_never_published_is_missed_by_name_and_in_time() {
         asked += 1;
         None
     };
-    let error = discovered(&nothing, 2, 3, "h", 0, |_, _| {}, query, Deadline::after(Duration::from_millis(100))).unwrap_err();
+    let error = discovered(&nothing, 2, 3, "h", 0, |_, _| Ok(()), query, Deadline::after(Duration::from_millis(100))).unwrap_err();
     assert!(error.to_string().contains("node 2 of 3 gave up") && error.to_string().contains("node 1"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(2) && asked < 20, "asked {asked} times in {:?}", began.elapsed());
-    let interrupted = discovered(&nothing, 2, 3, "h", 0, |_, _| {}, || None, soon().with_interrupt(|| true)).unwrap_err();
+    let interrupted = discovered(&nothing, 2, 3, "h", 0, |_, _| Ok(()), || None, soon().with_interrupt(|| true)).unwrap_err();
     assert!(matches!(interrupted, BootstrapError::NothingPublished { interrupted: true, .. }), "{interrupted}");
+}
+
+#[test]
+fn a_node_that_cannot_publish_says_so_and_waits_for_nobody() {
+    let nothing = Environment::from_variables([("SYNCLINE_TOKEN", "t")]);
+    let refused = |_: &str, _: u16| Err("the board is full".to_owned());
+    let error = discovered(&nothing, 1, 3, "127.0.0.1", 0, refused, || None, soon()).unwrap_err().to_string();
+    assert!(error.contains("127.0.0.1:") && error.contains("3 nodes") && error.contains("the board is full"), "{error}");
 }
 
 #[test]
@@ -246,7 +257,7 @@ fn a_tree_of_one_meets_nobody_and_other_numbers_are_refused() {
     for launch in [
         localhost(&nothing, 1, 1, None),
         fixed(&nothing, 1, 1, "h", 0, "h", 0),
-        discovered(&nothing, 1, 1, "h", 0, |_, _| {}, || None, soon()),
+        discovered(&nothing, 1, 1, "h", 0, |_, _| Ok(()), || None, soon()),
         slurm(&nothing, None, 1).map(|node| node.launch),
     ] {
         assert_eq!(launch.unwrap().meeting, Meeting::Alone);
@@ -255,7 +266,7 @@ fn a_tree_of_one_meets_nobody_and_other_numbers_are_refused() {
         for launch in [
             localhost(&nothing, node, nodes, Some(7)),
             fixed(&nothing, node, nodes, "h", 0, "h", 1),
-            discovered(&nothing, node, nodes, "127.0.0.1", 0, |_, _| {}, || Some(("h".into(), 1)), soon()),
+            discovered(&nothing, node, nodes, "127.0.0.1", 0, |_, _| Ok(()), || Some(("h".into(), 1)), soon()),
         ] {
             assert!(matches!(launch, Err(BootstrapError::NoSuchNode { .. })), "node {node} of {nodes}: {launch:?}");
         }

@@ -58,7 +58,12 @@ impl Client {
 
     /// Sends a tensor of any layout; one that is not contiguous is copied first.
     pub fn send_tensor(&self, tensor: &TensorView<'_>) -> Result<(), Error> {
-        self.send(&tensor_value("send", tensor)?)
+        self.send_tensor_by(tensor, self.patience())
+    }
+
+    /// [`send_tensor`](Client::send_tensor) with a deadline of the caller's, as [`send_by`](Client::send_by) has it.
+    pub fn send_tensor_by(&self, tensor: &TensorView<'_>, by: Deadline) -> Result<(), Error> {
+        self.send_by(&tensor_value("send", tensor)?, by)
     }
 
     /// The next message.

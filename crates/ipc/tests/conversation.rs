@@ -52,6 +52,22 @@ fn ping_is_answered_by_pong_over_every_kind_of_address() {
 }
 
 #[test]
+fn a_tensor_for_somebody_who_does_not_read_is_sent_until_the_callers_own_deadline() {
+    let (server, clients) = company(1);
+    let numbers = vec![0_u8; 64 << 20];
+    let tensor = TensorView::contiguous(&numbers, DType::U8, shape(&[numbers.len()])).unwrap();
+    let called_off = || Deadline::never().with_interrupt(|| true);
+    assert_eq!(clients[0].send_tensor_by(&tensor, called_off()).unwrap_err().kind(), ErrorKind::Interrupted);
+    let soon = Deadline::after(Duration::from_millis(50));
+    assert_eq!(clients[0].send_tensor_by(&tensor, soon).unwrap_err().kind(), ErrorKind::Timeout);
+    let served = server.clients(1, |peer| {
+        assert_eq!(peer.send_tensor_by(&tensor, called_off()).unwrap_err().kind(), ErrorKind::Interrupted);
+        Ok::<_, Error>(())
+    });
+    served.unwrap();
+}
+
+#[test]
 fn ids_and_tags_are_kept_and_order_and_choose_the_clients() {
     let (server, _clients) = company(4);
     let order = |order| {

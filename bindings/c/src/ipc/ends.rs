@@ -20,7 +20,7 @@ pub(super) struct Patient<T> {
 /// The calls that have one meaning on both ends.
 pub(super) trait End {
     fn send_by(&self, value: &Value<'_>, by: Deadline) -> Result<(), Error>;
-    fn send_tensor(&self, tensor: &TensorView<'_>) -> Result<(), Error>;
+    fn send_tensor_by(&self, tensor: &TensorView<'_>, by: Deadline) -> Result<(), Error>;
     fn recv_by(&self, by: Deadline) -> Result<Value<'static>, Error>;
     fn recv_into_by(&self, target: &mut TensorViewMut<'_>, by: Deadline) -> Result<(), Error>;
     fn try_recv(&self) -> Result<Option<Value<'static>>, Error>;
@@ -33,8 +33,8 @@ macro_rules! ends {
                 <$end>::send_by(self, value, by)
             }
 
-            fn send_tensor(&self, tensor: &TensorView<'_>) -> Result<(), Error> {
-                <$end>::send_tensor(self, tensor)
+            fn send_tensor_by(&self, tensor: &TensorView<'_>, by: Deadline) -> Result<(), Error> {
+                <$end>::send_tensor_by(self, tensor, by)
             }
 
             fn recv_by(&self, by: Deadline) -> Result<Value<'static>, Error> {
@@ -70,7 +70,7 @@ impl<E: End> Patient<E> {
         let dtype = facts::dtype(dtype)?;
         // SAFETY: the caller's promise.
         let view = unsafe { view(dtype, dims, axes, data) }?;
-        Ok(self.end.send_tensor(&view)?)
+        Ok(self.end.send_tensor_by(&view, self.deadline())?)
     }
 
     /// # Safety

@@ -205,7 +205,7 @@ pub(crate) unsafe fn collide(values: &[Lent<'_>], outs: *const syncline_kv_array
 unsafe fn described<'a>(array: &syncline_kv_array) -> Result<(DType, &'a [usize], usize), Failure> {
     let dtype = facts::dtype(array.dtype)?;
     // SAFETY: the caller's promise.
-    let dims = unsafe { memory::values(array.dims, array.axes as usize, "dims") }?;
+    let dims = unsafe { memory::extents(array.dims, array.axes as usize) }?;
     let numbers = dims.iter().try_fold(1usize, |all, dim| all.checked_mul(*dim));
     let numbers = numbers.ok_or_else(|| Failure::argument(format!("an array of {dims:?} is more than memory has addresses")))?;
     Ok((dtype, dims, numbers))

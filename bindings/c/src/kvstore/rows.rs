@@ -67,7 +67,7 @@ pub unsafe extern "C" fn syncline_rows_create(
         let dtype = facts::dtype(dtype)?;
         // SAFETY: the caller's promise.
         let (dims, ids, values) = unsafe {
-            let dims = memory::values(dims, axes, "dims")?;
+            let dims = memory::extents(dims, axes)?;
             (dims, memory::values(ids, num_ids, "ids")?, memory::numbers(values, count, dtype, "values")?)
         };
         let rows = RowSparse::new(dtype, dims, ids.to_vec(), values.to_vec())?;

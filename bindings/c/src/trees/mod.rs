@@ -150,10 +150,11 @@ pub unsafe extern "C" fn syncline_tree_discovered(
         }
         let failed = std::cell::Cell::new(None);
         let publish = |host: &str, port: u16| {
-            let Some((publish, host)) = publish.zip(std::ffi::CString::new(host).ok()) else { return };
+            let Some((publish, host)) = publish.zip(std::ffi::CString::new(host).ok()) else { return Ok(()) };
             // SAFETY: the caller's promise; the text lives until it returns.
             let code = unsafe { publish(host.as_ptr(), port, user) };
             failed.set((code != 0).then(|| Failure::of_caller("publish", code)));
+            if code == 0 { Ok(()) } else { Err(format!("publish returned {code}")) }
         };
         let query = || {
             let (mut host, mut port) = ([0 as c_char; 256], 0);

@@ -34,6 +34,19 @@ fn the_examples_compile_with_what_was_installed_and_run_alone_and_as_a_job() {
     for file in ["include/syncline.h", "lib/libsyncline.so", "lib/libsyncline.so.0", "lib/libsyncline.a"] {
         assert!(prefix.join(file).exists(), "{file} is not there");
     }
+    // A program of Multiverso's, as it was written.
+    let old = folder.path().join("old.c");
+    let text = "#include <multiverso/c_api.h>\nint main(int argc, char **argv) { MV_Init(&argc, argv); int id = MV_WorkerId(); MV_ShutDown(); return id; }\n";
+    std::fs::write(&old, text).expect("a file");
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Werror"]).args(flags(prefix, "syncline", "--cflags")).arg(&old).arg("-o").arg(folder.path().join("old"));
+    fine({
+        cc.args(flags(prefix, "syncline", "--libs"));
+        cc
+    });
+    let mut old = Command::new(folder.path().join("old"));
+    old.env("LD_LIBRARY_PATH", prefix.join("lib"));
+    fine(old);
     let examples = std::fs::read_dir(root().join("examples/c")).expect("examples").map(|entry| entry.expect("an entry").path());
     let examples: Vec<_> = examples.filter(|path| path.extension().is_some_and(|extension| extension == "c")).collect();
     assert!(!examples.is_empty());

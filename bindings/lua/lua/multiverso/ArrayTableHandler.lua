@@ -5,7 +5,7 @@ local raise = require 'syncline.raise'
 local whole = require 'syncline.whole'
 raise.mark()
 
-local create, get = raise.from(native.table_create), whole.get
+local create, get, type = raise.from(native.table_create), whole.get, type
 
 local ArrayTableHandler = {}
 ArrayTableHandler.__index = ArrayTableHandler
@@ -13,6 +13,7 @@ ArrayTableHandler.__index = ArrayTableHandler
 --- A table of `size` numbers; every worker makes the same tables in the same order, and worker 0's `init_value` counts.
 -- `options` may name `dtype`, `updater`, `name` and `staleness`.
 function ArrayTableHandler:new(size, init_value, options)
+   raise.colon(self, 'ArrayTableHandler:new')
    if size ~= nil then raise.whole(size, 'size') end
    local handle = create(size or 0, nil, init_value, whole.options(options), raise.site())
    return setmetatable({ handle = handle, _size = size or 0 }, self)
@@ -22,6 +23,7 @@ ArrayTableHandler.New = ArrayTableHandler.new
 
 --- All numbers: a new tensor, or into `out`.
 function ArrayTableHandler:get(out)
+   if type(self) ~= 'table' then raise.colon(self, 'ArrayTableHandler:get') end
    return get(self.handle, out, true)
 end
 

@@ -46,7 +46,11 @@ end
 --- Raises what a native function raised: what mlua itself refuses, such as a nil where a tensor was expected, and what a finaliser raised that
 -- happened to run meanwhile. Both come as objects with a traceback.
 function raise.raised(object)
-   local words = text_of(object):gsub('\nstack traceback:.*', ''):gsub('^bad argument', 'ArgumentError: %0')
+   local words = text_of(object):gsub('\nstack traceback:.*', ''):gsub('^runtime error: ', ''):gsub('^bad argument', 'ArgumentError: %0')
+   -- In words that know nothing of Rust.
+   words = words:gsub("error converting Lua (%a+) to userdata %b()", 'an object was expected, and a %1 came\nhint: methods are called with a colon')
+      :gsub('userdata is not expected type', 'an object of another kind came')
+      :gsub('error converting Lua string to String %((.-)%)', 'a text in UTF-8 was expected: %1'):gsub('error converting Lua (%a+) to String %b()', 'a text was expected, and a %1 came')
    if words:find('^[^\n]*:%d+: ') then error(words, 0) end -- a function of the user's raised it and said where
    raise.error(words)
 end
@@ -100,6 +104,11 @@ function raise.expect(value, wanted, name)
       raise.error(('ArgumentError: %s: a %s was expected, and a %s came'):format(name, wanted, type(value)))
    end
    return value
+end
+
+--- Refuses a function of a class or an object that was called with a dot, so that its first argument stands where that one belongs.
+function raise.colon(class, name)
+   if type(class) ~= 'table' then raise.error(('ArgumentError: %s is called with a colon, and a %s came before it'):format(name, type(class))) end
 end
 
 --- Refuses what is no whole number; a Lua that has no others drops fractions without a word.

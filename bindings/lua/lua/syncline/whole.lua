@@ -42,6 +42,7 @@ end
 
 --- Adds to all numbers of a handler's table; a method of handlers itself.
 function whole.add(handler, data, sync, option)
+   if type(handler) ~= 'table' then raise.colon(handler, 'ArrayTableHandler:add') end
    if not sync and option == nil then
       local added = add_all(handler.handle, data)
       if added then return end

@@ -3,6 +3,7 @@
 use mlua::Value;
 use syncline::{Element, bf16, f16};
 
+use crate::arguments::{whole, words};
 use crate::reply::Failure;
 
 /// Runs `$body` with `$T` as the type behind a dtype.
@@ -25,18 +26,11 @@ pub(super) use by_dtype;
 /// A number as Lua has it.
 pub(super) trait InLua: Element {
     fn of_float(number: f64) -> Self;
-    fn of_int(number: i64) -> Self;
     fn to_lua(self) -> Value;
     fn to_float(self) -> f64;
 
-    /// The number of the value.
-    fn of_lua(value: &Value) -> Result<Self, Failure> {
-        match value {
-            Value::Integer(number) => Ok(Self::of_int(*number)),
-            Value::Number(number) => Ok(Self::of_float(*number)),
-            other => Err(Failure::argument(format!("a number was expected, and a {} came", other.type_name()))),
-        }
-    }
+    /// The number of the value, if such numbers hold it.
+    fn of_lua(value: &Value) -> Result<Self, Failure>;
 
     /// The number whose bytes these are.
     fn of_place(place: &[u8]) -> Self {
@@ -59,20 +53,41 @@ pub(super) trait InLua: Element {
     }
 }
 
-macro_rules! whole {
+fn no_number(value: &Value) -> Failure {
+    Failure::argument(format!("a number was expected, and {} came", words(value)))
+}
+
+fn not_held(value: &Value, by: &str) -> Failure {
+    let number = if let Value::Integer(number) = value { number.to_string() } else { words(value) };
+    Failure::argument(format!("the numbers are {by}, and {number} is none of them"))
+}
+
+macro_rules! whole_numbers {
     ($($T:ty)*) => { $(impl InLua for $T {
         fn of_float(number: f64) -> Self { number as $T }
-        fn of_int(number: i64) -> Self { number as $T }
+        fn of_lua(value: &Value) -> Result<Self, Failure> {
+            let number = whole(value).and_then(|number| <$T>::try_from(number).ok());
+            number.ok_or_else(|| match value {
+                Value::Integer(_) | Value::Number(_) => not_held(value, &format!("{}, whole from {} to {}", Self::DTYPE, <$T>::MIN, <$T>::MAX)),
+                other => no_number(other),
+            })
+        }
         fn to_lua(self) -> Value { integer(i64::from(self)) }
         fn to_float(self) -> f64 { self as f64 }
     })* };
 }
-whole!(i8 i16 i32 i64 u8);
+whole_numbers!(i8 i16 i32 i64 u8);
 
 macro_rules! real {
     ($($T:ty, $of:expr, $to:expr;)*) => { $(impl InLua for $T {
         fn of_float(number: f64) -> Self { $of(number) }
-        fn of_int(number: i64) -> Self { $of(number as f64) }
+        fn of_lua(value: &Value) -> Result<Self, Failure> {
+            match value {
+                Value::Integer(number) => Ok($of(*number as f64)),
+                Value::Number(number) => Ok($of(*number)),
+                other => Err(no_number(other)),
+            }
+        }
         fn to_lua(self) -> Value { Value::Number($to(self)) }
         fn to_float(self) -> f64 { $to(self) }
     })* };

@@ -105,6 +105,23 @@ impl Numbers {
         })
     }
 
+    /// The same numbers as `dtype` for a table: whole ones hold neither fractions nor what is too large for them, and would lose it without a word.
+    pub(crate) fn held_as(&self, dtype: DType, name: &str) -> Result<Numbers, Failure> {
+        let held = self.as_dtype(dtype)?;
+        if dtype == self.dtype || dtype.is_float() {
+            return Ok(held);
+        }
+        let (given, kept) = (self.floats()?, held.floats()?);
+        match given.iter().zip(&kept).position(|(given, kept)| given != kept) {
+            None => Ok(held),
+            Some(place) => Err(Failure::argument(format!("{name}: number {} is {}, and the table has {dtype}", place + 1, given[place]))),
+        }
+    }
+
+    fn floats(&self) -> Result<Vec<f64>, Failure> {
+        self.read(|bytes| Ok(by_dtype!(self.dtype, T => T::all(bytes).map(InLua::to_float).collect())))
+    }
+
     /// Their own copy.
     pub(crate) fn copied(&self) -> Result<Numbers, Failure> {
         self.read(|bytes| Numbers::of_bytes(self.dtype, self.shape.clone(), bytes))

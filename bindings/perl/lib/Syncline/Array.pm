@@ -9,6 +9,7 @@ package Syncline::Array;
 use strict;
 use warnings;
 
+use FFI::Platypus::Memory ();
 use PDL::Core ();
 use PDL::Lite ();
 use Scalar::Util qw(blessed looks_like_number);
@@ -74,6 +75,19 @@ sub check_numbers {
     }
 }
 
+# held_as(PDL, TYPE): the same numbers of a table's type. Whole ones hold neither fractions nor what is too large for them, and would lose it without a word.
+sub held_as {
+    my ($pdl, $type, $what) = @_;
+    return $pdl if $pdl->type->enum == $type->enum;
+    my $held = $pdl->convert($type);
+    return $held if $pdl->isempty || $type->ppsym =~ /\A[FD]\z/;
+    my $lost = ($held->convert($pdl->type) != $pdl)->flat;
+    return $held unless $lost->any;
+    my $place = $lost->maximum_ind->sclr;
+    my $number = $pdl->flat->at($place);
+    Syncline::Error::argument("$what: number $place is $number, and the table has $Syncline::FFI::DTYPES[$DTYPE_OF[$type->enum]]");
+}
+
 # to_write(PDL): refuses what cannot be written into.
 sub to_write {
     my ($given, $what) = @_;
@@ -100,10 +114,14 @@ sub describe {
 # filling(PDL): what to write into so that the PDL has it in the end, and what to do afterwards.
 sub filling {
     my ($pdl) = @_;
-    # A slice has no memory of its own: a copy of it has, and is assigned back.
-    return ($pdl, 0) unless defined $pdl->trans_parent;
+    # A slice has no memory of its own: a copy of it has, and is assigned back. So is a copy of an array that slices were taken of: only an assignment
+    # tells them that their numbers are new.
+    return ($pdl, 0) unless defined $pdl->trans_parent || has_slices($pdl);
     return ($pdl->copy, 1);
 }
+
+# Whether other arrays look at the numbers of this one.
+sub has_slices { my ($pdl) = @_; my @looking = $pdl->trans_children; return scalar @looking }
 
 sub filled {
     my ($pdl, $written, $copied) = @_;
@@ -115,7 +133,21 @@ sub filled {
 # fresh(DTYPE, SHAPE): a new array of zeros.
 sub fresh {
     my ($dtype, $shape) = @_;
-    return PDL->zeroes(type_of($dtype), reverse @$shape);
+    my $type = type_of($dtype);
+    check_room($shape, $SIZE_OF[$Syncline::FFI::DTYPE{$dtype}]);
+    return PDL->zeroes($type, reverse @$shape);
+}
+
+# Where memory is short Perl ends the program, whatever catches errors around it: who asks for much is refused here.
+use constant MUCH => 64 << 20;
+
+sub check_room {
+    my ($shape, $bytes) = @_;
+    $bytes *= $_ for @$shape;
+    return if $bytes < MUCH;
+    my $had = $bytes < 2**62 ? FFI::Platypus::Memory::malloc($bytes) : undef;
+    return FFI::Platypus::Memory::free($had) if defined $had;
+    Syncline::Error::argument('an array of ' . join('x', @$shape) . " numbers, $bytes bytes, does not fit into memory");
 }
 
 # from_bytes(DTYPE, SHAPE, BYTES): a new array with these bytes.

@@ -100,6 +100,10 @@ die 'libsyncline at ' . $LIBRARY . ' speaks version ' . abi_version() . ' of its
 our $GOING_ON = $ffi->closure(sub { 1 });
 set_going_on($GOING_ON);
 
+# A thread of Perl's is given copies of all objects. What Platypus keeps behind a function for C is freed with its object, and a copy would free it once
+# more, which ends the program.
+sub FFI::Platypus::ClosureData::CLONE_SKIP { 1 }
+
 # room(SIZE): so many zero bytes that nobody else has; C writes into them.
 sub room { my ($size) = @_; my $bytes = ''; vec($bytes, $size - 1, 8) = 0 if $size; return $bytes }
 

@@ -43,7 +43,14 @@ sub DESTROY {
     my ($self) = @_;
     return if ${^GLOBAL_PHASE} eq 'DESTRUCT' || !defined $self->{handle} || $self->{pid} != $$;
     local ($@, $?);
-    Syncline::FFI::kv_free(delete $self->{handle});
+    Syncline::FFI::kv_free($self->parted);
+}
+
+# The handle, which nobody has any more.
+sub parted {
+    my ($self) = @_;
+    $self->{optimizer}->forget($self) if $self->{optimizer};
+    return delete $self->{handle};
 }
 
 # A thread has its own interpreter: what it would free belongs to this one.
@@ -52,8 +59,7 @@ sub CLONE_SKIP { 1 }
 # close: frees it now; later calls are refused.
 sub close {
     my ($self) = @_;
-    my $handle = delete $self->{handle};
-    check(Syncline::FFI::kv_free($handle)) if defined $handle;
+    check(Syncline::FFI::kv_free($self->parted)) if defined $self->{handle};
     delete $self->{updater};
     return;
 }
@@ -62,8 +68,11 @@ sub close {
 sub check_push {
     my ($self, $status) = @_;
     return unless $status;
-    my $raised = delete $self->{raised};
-    die $$raised if $raised;
+    my $place = $self->{raised} // \undef;
+    if (my $raised = $$place) {
+        undef $$place;
+        die $raised->[0];
+    }
     Syncline::FFI::failed($status);
 }
 
@@ -95,8 +104,8 @@ sub init {
     return;
 }
 
-*push = Syncline::Quick::or_else(push => \&push_any);
-*pull = Syncline::Quick::or_else(pull => \&pull_any);
+*push = Syncline::Quick::or_else(push => __PACKAGE__ . '::push_any');
+*pull = Syncline::Quick::or_else(pull => __PACKAGE__ . '::pull_any');
 
 sub push_any {
     my ($self, $key, $value, @rest) = @_;

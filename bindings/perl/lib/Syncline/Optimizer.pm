@@ -6,7 +6,7 @@ use strict;
 use warnings;
 
 use JSON::PP ();
-use Scalar::Util qw(blessed looks_like_number refaddr weaken);
+use Scalar::Util qw(blessed looks_like_number);
 use Syncline::Array ();
 use Syncline::Error ();
 use Syncline::FFI ();
@@ -47,7 +47,7 @@ sub set {
         $self->complete;
         die $error;
     }
-    $_->use_optimizer($self, 1) for grep { defined && defined $_->{handle} } values %{ $self->{stores} };
+    Syncline::KVStore::Rules::use_optimizer($_, $self, 1) for values %{ $self->{stores} };
     return $self;
 }
 
@@ -59,9 +59,9 @@ sub learning_rate {
 
 sub set_learning_rate { my ($self, $rate) = @_; $self->set(learning_rate => $rate); return }
 
-# Stores that want to hear of changes; they outlive nobody's interest.
-sub attach { my ($self, $store) = @_; weaken($self->{stores}{ refaddr $store } = $store); return }
-sub forget { my ($self, $store) = @_; delete $self->{stores}{ refaddr $store }; return }
+# Stores that want to hear of changes, by their handles; who goes says so.
+sub attach { my ($self, $store) = @_; $self->{stores}{ $store->{handle} } = $store->{handle}; return }
+sub forget { my ($self, $store) = @_; delete $self->{stores}{ $store->{handle} }; return }
 
 sub json { my ($self) = @_; return $json->encode($self->{plain}) }
 

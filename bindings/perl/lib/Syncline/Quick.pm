@@ -14,8 +14,9 @@ our $VERSION = '0.1.0';
 our $THERE = ($ENV{SYNCLINE_QUICK} // '') ne '0' && eval { require XSLoader; XSLoader::load(__PACKAGE__, $VERSION); 1 } ? 1 : 0;
 library(map { Syncline::FFI::address($_) } qw(syncline_table_add syncline_table_get syncline_kvstore_push syncline_kvstore_pull)) if $THERE;
 
-# or_else(NAME, CODE): the quick function of this name, which calls CODE where a call is not for it; CODE itself where there is none.
-sub or_else { my ($name, $code) = @_; return $THERE ? made($name, $code) : $code }
+# or_else(NAME, OTHER): the quick function of this name, which calls the one named OTHER where a call is not for it; that one itself where there is none. By its
+# name: a thread has an interpreter of its own, with copies of all functions, and would call that of another one otherwise.
+sub or_else { my ($name, $other) = @_; no strict 'refs'; return $THERE ? made($name, $other) : sub { goto &$other } }
 
 # table(OBJECT, HANDLE, DATATYPE, DIMS), store(OBJECT, HANDLE, KEYS): from now on calls on the object may be quick.
 sub table { my ($self, @facts) = @_; mark_table($self, @facts) if $THERE; return $self }

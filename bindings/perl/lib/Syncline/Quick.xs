@@ -15,6 +15,7 @@
 #include "syncline.h"
 
 static Core *PDL;
+/* Those of the interpreter that has loaded this; in threads no array is of these classes, and Perl makes their calls. */
 static HV *pdl_class, *ndarray_class;
 
 static syncline_status (*table_get)(syncline_table *, void *, size_t);
@@ -95,14 +96,30 @@ static int given_memory(pTHX_ pdl *it)
     return 0;
 }
 
-/* A new array, whose numbers are about to be written. */
+/* From so many bytes on it is asked whether there is memory: where there is none the interpreter ends the program. */
+#define MUCH ((double)(64 << 20))
+
+static int can_be_had(double bytes)
+{
+    void *had = bytes < 4e18 ? (malloc)((size_t)bytes) : NULL;
+    (free)(had);
+    return had != NULL;
+}
+
+/* A new array, whose numbers are about to be written; none where that is for Perl to decide. */
 static pdl *fresh(pTHX_ int datatype, uint32_t axes, const PDL_Indx *dims, SV *into)
 {
-    pdl *it = PDL->pdlnew();
+    pdl *it;
     PDL_Indx copied[MOST];
+    double bytes = (double)PDL->howbig(datatype);
     uint32_t i;
+    for (i = 0; i < axes; i++) {
+        copied[i] = dims[i];
+        bytes *= (double)dims[i];
+    }
+    if (bytes >= MUCH && !can_be_had(bytes)) return NULL;
+    it = PDL->pdlnew();
     if (!it) return NULL;
-    for (i = 0; i < axes; i++) copied[i] = dims[i];
     it->datatype = datatype;
     PDL->SetSV_PDL(into, it);
     PDL->barf_if_error(PDL->setdims(it, copied, axes));
@@ -110,11 +127,11 @@ static pdl *fresh(pTHX_ int datatype, uint32_t axes, const PDL_Indx *dims, SV *i
     return it;
 }
 
-/* Lets Perl make the call: the very arguments, and whatever it returns. */
+/* Lets Perl make the call: the very arguments, and whatever it returns. By name, since each thread has a function of that name. */
 static void in_perl(pTHX_ CV *cv, I32 ax)
 {
     PUSHMARK(PL_stack_base + ax - 1);
-    call_sv((SV *)CvXSUBANY(cv).any_ptr, GIMME_V);
+    call_pv((const char *)CvXSUBANY(cv).any_ptr, GIMME_V);
 }
 
 static void failed(pTHX_ syncline_status status)
@@ -282,7 +299,7 @@ mark_store(SV *self, UV handle, SV *keys)
         sv_magicext(SvRV(self), SvRV(keys), PERL_MAGIC_ext, &store_mark, INT2PTR(const char *, handle), 0);
 
 SV *
-made(const char *name, SV *otherwise)
+made(const char *name, const char *otherwise)
   CODE:
     XSUBADDR_t function = strEQ(name, "table_add") ? quick_table_add : strEQ(name, "table_get") ? quick_table_get
         : strEQ(name, "push") ? quick_push : strEQ(name, "pull") ? quick_pull
@@ -290,7 +307,7 @@ made(const char *name, SV *otherwise)
     CV *cv;
     if (!function) croak("Syncline::Quick has no %s", name);
     cv = newXS(NULL, function, __FILE__);
-    CvXSUBANY(cv).any_ptr = SvREFCNT_inc(SvRV(otherwise));
+    CvXSUBANY(cv).any_ptr = savesharedpv(otherwise); /* as long as the process: threads have copies of the function, and this */
     RETVAL = newRV_noinc((SV *)cv);
   OUTPUT:
     RETVAL

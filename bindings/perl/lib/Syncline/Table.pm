@@ -39,7 +39,7 @@ sub make {
     my ($data, $count) = (undef, 0);
     if (defined $initial) {
         my $array = Syncline::Array::whole($initial, 'the initial value');
-        $array = $array->convert($type) if $array->type->enum != $type->enum;
+        $array = Syncline::Array::held_as($array, $type, 'the initial value');
         ($data, $count) = ($array->get_dataref, $array->nelem);
     }
     my $described = pack 'llLx4pp', $Syncline::FFI::DTYPE{$dtype}, $bounded, $staleness, $updater, $name;
@@ -78,7 +78,7 @@ sub name {
 sub numbers {
     my ($self, $given) = @_;
     my $array = Syncline::Array::whole($given, 'the delta');
-    return $array->get_datatype == $self->{enum} ? $array : $array->convert($self->{type});
+    return $array->get_datatype == $self->{enum} ? $array : Syncline::Array::held_as($array, $self->{type}, 'the delta');
 }
 
 sub room_for {
@@ -155,8 +155,11 @@ our @ISA = ('Syncline::Table');
 
 sub new { my ($class, $size, $initial, @options) = @_; Syncline::Error::argument('a table: options come in pairs, name => value') if @options % 2; return $class->make([$size], $initial, @options) }
 
-*get = Syncline::Quick::or_else(table_get => sub { my ($self, @rest) = @_; return $self->get_whole(Syncline::Table::options_of('get', \@Syncline::Table::GET, @rest)->{out}) });
-*add = Syncline::Quick::or_else(table_add => sub { my ($self, $delta, @rest) = @_; return $self->add_whole($delta, Syncline::Table::options_of('add', \@Syncline::Table::ADD, @rest)) });
+*get = Syncline::Quick::or_else(table_get => __PACKAGE__ . '::get_all');
+*add = Syncline::Quick::or_else(table_add => __PACKAGE__ . '::add_all');
+
+sub get_all { my ($self, @rest) = @_; return $self->get_whole(Syncline::Table::options_of('get', \@Syncline::Table::GET, @rest)->{out}) }
+sub add_all { my ($self, $delta, @rest) = @_; return $self->add_whole($delta, Syncline::Table::options_of('add', \@Syncline::Table::ADD, @rest)) }
 
 package Syncline::MatrixTable;
 
@@ -164,8 +167,8 @@ our @ISA = ('Syncline::Table');
 
 sub new { my ($class, $rows, $cols, $initial, @options) = @_; Syncline::Error::argument('a table: options come in pairs, name => value') if @options % 2; return $class->make([$rows, $cols], $initial, @options) }
 
-*get = Syncline::Quick::or_else(table_get => \&get_rows);
-*add = Syncline::Quick::or_else(table_add => \&add_rows);
+*get = Syncline::Quick::or_else(table_get => __PACKAGE__ . '::get_rows');
+*add = Syncline::Quick::or_else(table_add => __PACKAGE__ . '::add_rows');
 
 sub get_rows {
     my ($self, @rest) = @_;

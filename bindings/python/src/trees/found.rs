@@ -96,7 +96,8 @@ pub(super) fn discovered(
     options: &TreeOptions,
 ) -> PyResult<Tree> {
     let raised = Raised::default();
-    let publish = |host: &str, port: u16| raised.by(|py| publish.call1(py, (host, port)).map(drop)).unwrap_or_default();
+    let publish =
+        |host: &str, port: u16| raised.by(|py| publish.call1(py, (host, port)).map(drop)).ok_or_else(|| "publish has raised".to_owned());
     // A query that raised has an answer, so that nobody asks it again; the exception is what the caller sees.
     let query = || raised.by(|py| query.call0(py)?.extract(py)).unwrap_or_else(|| Some((String::new(), 0)));
     let found = join(py, || syncline::Tree::discovered(node, nodes, own, publish, query, options));

@@ -109,6 +109,16 @@ pub enum BootstrapError {
         /// Whether the user ended the wait.
         interrupted: bool,
     },
+    /// Node 1 could not tell the others where it is.
+    #[error("tree of {nodes} nodes: node 1 could not publish that it is at {address}: {reason}")]
+    NotPublished {
+        /// Where it is.
+        address: String,
+        /// How many nodes the tree has.
+        nodes: u32,
+        /// Why it could not, in the words of the function that should have.
+        reason: String,
+    },
     /// The launcher gives neither a meeting point nor anything to derive one from.
     #[error("{launcher} started rank {rank} of {world} but {missing}; {hint}")]
     NoMeeting {

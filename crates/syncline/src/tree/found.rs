@@ -59,12 +59,12 @@ impl Tree {
     }
 
     /// Nodes whose program has a place to leave an address: node 1 takes a port at `own` and calls `publish(host, port)`,
-    /// the others call `query()` until it answers: torch-ipc's DiscoveredTree.
+    /// the others call `query()` until it answers: torch-ipc's DiscoveredTree. What `publish` fails with ends the call, since nobody would come.
     pub fn discovered(
         node: u32,
         nodes: u32,
         own: (&str, u16),
-        publish: impl FnOnce(&str, u16),
+        publish: impl FnOnce(&str, u16) -> Result<(), String>,
         query: impl FnMut() -> Option<(String, u16)>,
         options: &TreeOptions,
     ) -> Result<Tree, Error> {

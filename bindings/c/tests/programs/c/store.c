@@ -224,6 +224,8 @@ static void rows_and_mistakes(void)
     FAILS(SYNCLINE_ARGUMENT, syncline_kvstore_push(store, key + 1, &wrong, 1));
     wrong.dtype = 0, wrong.axes = UINT32_MAX, wrong.dims = NULL;
     FAILS(SYNCLINE_ARGUMENT, syncline_kvstore_push(store, key + 1, &wrong, 1));
+    wrong.axes = 100000, wrong.dims = dims; /* a structure that was never filled in: not read past its end */
+    FAILS(SYNCLINE_ARGUMENT, syncline_kvstore_push(store, key + 1, &wrong, 1));
     size_t huge[2] = {SIZE_MAX, SIZE_MAX};
     wrong.axes = 2, wrong.dims = huge;
     FAILS(SYNCLINE_ARGUMENT, syncline_kvstore_push(store, key + 1, &wrong, 1));

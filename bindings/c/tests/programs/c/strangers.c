@@ -1,5 +1,6 @@
 /* What no caller should pass to the calls of families, maps, tasks, programs and nested values. */
 #include "checks.h"
+#include <time.h>
 
 static uint64_t seed = 11;
 
@@ -229,7 +230,11 @@ int main(void)
     REFUSED(syncline_tree_discovered(2, 2, "127.0.0.1", 0, publish, NULL, NULL, &hurry, &tree));
     REFUSED(syncline_tree_discovered(2, 2, NULL, 0, publish, query, NULL, &hurry, &tree));
     FAILS(SYNCLINE_CALLER, syncline_tree_discovered(2, 2, "127.0.0.1", 0, publish, query, NULL, &hurry, &tree));
-    FAILS(SYNCLINE_CALLER, syncline_tree_discovered(1, 2, "127.0.0.1", 0, publish, query, NULL, &hurry, &tree));
+    /* Who could not publish waits for nobody. */
+    syncline_tree_options patient = {.timeout = 100};
+    time_t began = time(NULL);
+    FAILS(SYNCLINE_CALLER, syncline_tree_discovered(1, 2, "127.0.0.1", 0, publish, query, NULL, &patient, &tree));
+    CHECK(time(NULL) - began < 20);
     OK(syncline_tree_null(&tree));
     REFUSED(syncline_tree_all_reduce_start(tree, NULL, 4, 0, 0, &reduction));
     REFUSED(syncline_tree_all_reduce_start(tree, numbers, SIZE_MAX, 0, 0, &reduction));

@@ -30,6 +30,9 @@ sub served {
     return bless { type => lc $name }, 'AI::MXNet::KVStore::Served';
 }
 
+# A thread has its own interpreter, and the store belongs to this one.
+sub CLONE_SKIP { 1 }
+
 sub handle   { $_[0]{store}->handle }
 sub _updater { $_[0]{updater} }
 
@@ -68,8 +71,8 @@ sub init {
     return;
 }
 
-*push = Syncline::Quick::or_else(costumed_push => \&push_any);
-*pull = Syncline::Quick::or_else(costumed_pull => \&pull_any);
+*push = Syncline::Quick::or_else(costumed_push => __PACKAGE__ . '::push_any');
+*pull = Syncline::Quick::or_else(costumed_pull => __PACKAGE__ . '::pull_any');
 
 # One with a priority goes on in the background, so that there is something to order.
 sub push_any {

@@ -8,7 +8,7 @@ no warnings qw(uninitialized);    # a signal handler that dies during a call is 
 
 use FFI::Platypus::Buffer qw(buffer_to_scalar scalar_to_pointer);
 use FFI::Platypus::Memory qw(memcpy);
-use Scalar::Util qw(blessed looks_like_number weaken);
+use Scalar::Util qw(blessed looks_like_number);
 use Syncline::Array ();
 use Syncline::Error ();
 use Syncline::FFI ();
@@ -27,15 +27,16 @@ sub set_updater {
         return;
     }
     Syncline::Error::argument('an updater is ' . Syncline::Array::shown($code) . ', and must be a function') unless ref $code eq 'CODE';
-    weaken(my $store = $self);
+    # Its own place, and not the store: that would be a circle, and a weak reference to an object that threads have no copy of ends a program that makes one.
+    my $raised;
     my $closure = Syncline::FFI::closure(sub {
         my (undef, $key, $pushed, $stored) = @_;
         return 0 if eval { update($code, $key, $pushed, $stored); 1 };
-        my $raised = $@;
-        $store->{raised} = \$raised if $store;
+        $raised = [$@];
         return 1;
     });
     Syncline::FFI::check(Syncline::FFI::kv_set_updater($self->{handle}, $closure, undef));
+    $self->{raised} = \$raised;
     # Only now may an earlier one go.
     @$self{qw(updater closure)} = ($code, $closure);
     return;
@@ -84,7 +85,7 @@ sub set_optimizer {
         $optimizer = Syncline::Optimizer->create($optimizer, Syncline::KVStore::paired('set_optimizer', splice @options));
     }
     Syncline::Error::no_more('set_optimizer', @options);    # an object has its options
-    $self->use_optimizer($optimizer, 0);
+    use_optimizer($self->{handle}, $optimizer, 0);
     $self->{optimizer}->forget($self) if $self->{optimizer};
     $self->{optimizer} = $optimizer;
     $optimizer->attach($self);
@@ -93,8 +94,8 @@ sub set_optimizer {
 }
 
 sub use_optimizer {
-    my ($self, $optimizer, $keep_states) = @_;
-    Syncline::FFI::check(Syncline::FFI::kv_set_optimizer($self->{handle}, Syncline::KVStore::Arrays::encoded($optimizer->name, 'an optimizer'), $optimizer->json, $keep_states));
+    my ($handle, $optimizer, $keep_states) = @_;
+    Syncline::FFI::check(Syncline::FFI::kv_set_optimizer($handle, Syncline::KVStore::Arrays::encoded($optimizer->name, 'an optimizer'), $optimizer->json, $keep_states));
     return;
 }
 

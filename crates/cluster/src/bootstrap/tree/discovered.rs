@@ -26,7 +26,7 @@ pub struct Reservation {
 /// `query()` until it answers or `deadline` passes.
 ///
 /// # Errors
-/// A node outside of 1…`nodes`, a port that is taken, or nothing published in time.
+/// A node outside of 1…`nodes`, a port that is taken, nothing published in time, or why `publish` could not: then nobody would ever come.
 #[expect(clippy::too_many_arguments, reason = "the constructor's own, as users of trees know them, and how long to wait")]
 pub fn discovered(
     environment: &Environment,
@@ -34,7 +34,7 @@ pub fn discovered(
     nodes: u32,
     node_host: &str,
     node_port: u16,
-    publish: impl FnOnce(&str, u16),
+    publish: impl FnOnce(&str, u16) -> Result<(), String>,
     query: impl FnMut() -> Option<(String, u16)>,
     deadline: Deadline,
 ) -> Result<Launch, BootstrapError> {
@@ -46,7 +46,7 @@ pub fn discovered(
         .map_err(|source| BootstrapError::PortTaken { address: format!("{node_host}:{node_port}"), source })?;
     let mut launch = fixed(environment, node, nodes, node_host, port, node_host, port)?;
     launch.reserved = Some(reservation);
-    publish(node_host, port);
+    publish(node_host, port).map_err(|reason| BootstrapError::NotPublished { address: format!("{node_host}:{port}"), nodes, reason })?;
     Ok(launch)
 }
 
