@@ -349,6 +349,12 @@ impl Drop for Spread {
                     line.goodbye();
                 }
             }
+            let by = Deadline::after(LAST);
+            for member in parts.members.iter().filter(|_| !self.table.reach.is_closing()) {
+                if let At::There(line) = &member.at {
+                    line.replies().hear_out(by);
+                }
+            }
         }
     }
 }

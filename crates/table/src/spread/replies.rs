@@ -123,6 +123,19 @@ impl Replies {
         self.until("add", reach, by, |state| (!state.expected.iter().any(is_add)).then_some(()))
     }
 
+    /// Takes, after goodbye, what the server still answers to those who gave up, until it has heard that and closes the link. One that cannot answer reads no
+    /// further, and would miss the goodbye.
+    pub(crate) fn hear_out(&self, by: Deadline) {
+        let mut state = self.lock();
+        if state.expected.is_empty() || state.ended.is_some() {
+            return;
+        }
+        if let Some(mut recv) = state.recv.take() {
+            drop(state);
+            while recv.head(by).is_ok() {}
+        }
+    }
+
     /// Reads, or waits while another thread reads, until `found` finds what its caller wants.
     fn until<T>(
         &self,

@@ -128,6 +128,24 @@ fn many_threads_at_two_sync_tables_come_through() {
     }
 }
 
+/// The server answers a get that was given up while its worker closes the table. A server that misses the goodbye goes on waiting for the worker, which lives.
+#[test]
+fn a_server_that_answers_a_get_that_was_given_up_hears_goodbye_all_the_same() {
+    for _ in 0..30 {
+        for (world, here) in worlds(Consistency::Sync) {
+            let (one, two) = (world.open(0, here), world.open(1, None));
+            ones(&one, soon());
+            rows(&one, Deadline::after(Duration::from_millis(1))).expect_err("worker 1 has not added");
+            std::thread::scope(|scope| {
+                scope.spawn(|| ones(&two, soon()));
+                drop(one);
+            });
+            drop(two);
+            world.end();
+        }
+    }
+}
+
 #[test]
 fn a_get_that_gives_up_leaves_the_line_to_the_others() {
     for (world, here) in worlds(Consistency::Sync) {
