@@ -53,21 +53,23 @@ fn a_slot_is_read_until_it_is_needed_again() {
         Ok::<(), Full>(())
     };
     let mut copy = [0; 100];
-    assert!(!outbox.copy_slot(1, &mut copy), "nothing stands there yet");
+    assert!(!outbox.copy_slot(1, 100, 0, &mut copy), "nothing stands there yet");
     (1..SLOTS).for_each(|sequence| add(sequence, sequence - 1).unwrap());
-    assert!(outbox.copy_slot(1, &mut copy) && copy == [1; 100], "it is applied, and still there");
+    assert!(outbox.copy_slot(1, 100, 0, &mut copy) && copy == [1; 100], "it is applied, and still there");
     add(SLOTS, 0).unwrap();
-    assert!(!outbox.copy_slot(1, &mut copy), "its owner may be writing there");
-    assert!(outbox.copy_slot(2, &mut copy) && copy == [2; 100]);
+    assert!(!outbox.copy_slot(1, 100, 0, &mut copy), "its owner may be writing there");
+    assert!(outbox.copy_slot(2, 100, 0, &mut copy) && copy == [2; 100]);
+    assert!(outbox.copy_slot(3, 100, 60, &mut copy[60..]) && copy[59..61] == [2, 3], "some of it");
+    assert!(!outbox.copy_slot(3, 100, 61, &mut copy[60..]) && !outbox.copy_slot(3, 99, 0, &mut copy[..99]), "no more than there is");
     add(SLOTS + 1, 0).unwrap();
-    assert!(!outbox.copy_slot(SLOTS + 1, &mut copy), "the slot is taken by one that is not applied: it stands elsewhere");
+    assert!(!outbox.copy_slot(SLOTS + 1, 100, 0, &mut copy), "the slot is taken by one that is not applied: it stands elsewhere");
     assert_eq!(outbox.delta(outbox.entry(1).unwrap().delta), [1; 100]);
     let ids = post.room(SLOTS + 2, SLOTS + 1, Some(2), 100, 1024).unwrap();
     ids.delta.fill(0xee);
     let end = ids.end;
     post.stage(SLOTS + 2, [0; 4], end);
-    assert!(post.publish(SLOTS + 2) && !outbox.copy_slot(SLOTS + 2, &mut copy), "so do rows");
-    assert!(outbox.copy_slot(4, &mut copy) && copy == [4; 100], "and disturb no slot");
+    assert!(post.publish(SLOTS + 2) && !outbox.copy_slot(SLOTS + 2, 100, 0, &mut copy), "so do rows");
+    assert!(outbox.copy_slot(4, 100, 0, &mut copy) && copy == [4; 100], "and disturb no slot");
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::updater::{StateLane, apply_in_place};
 use crate::{AddOptions, Consistency, Spec, Updater};
 
 /// Bytes of values that one stripe holds.
-const STRIPE: usize = 64 << 10;
+pub(super) const STRIPE: usize = 64 << 10;
 /// Bytes of values that one change touches: old, delta, new and result stay in the first-level cache together.
 pub(super) const BLOCK: usize = 8 << 10;
 /// Bytes of values that an add may change without a detour through an outbox: they fit the scratch of a hand, and together with it a core's own cache.
@@ -292,6 +292,11 @@ impl LocalShare {
                         Selection::All => {}
                     }
                     fill(room.delta)?;
+                    if let (Some(replica), Selection::All) = (&self.replica, rows)
+                        && self.place.workers[worker as usize] == self.place.vigil.me()
+                    {
+                        replica.keep(sequence, room.delta);
+                    }
                     post.stage(sequence, self.stamped(options)?.to_bits(), end);
                     return Ok(());
                 }

@@ -402,3 +402,33 @@ fn a_lent_add_whose_get_came_too_late_is_applied_though_its_worker_calls_no_more
         eventually("somebody looks after it", Duration::from_secs(10), || outbox.applied() == 1);
     });
 }
+
+/// Tables of one block, of several and a bit, and of a whole stripe; far more rounds than there are slots, and now and then two adds before a get.
+#[test]
+fn replicas_of_every_size_have_the_bits_of_the_left_fold() {
+    for (index, elements) in [1, 1024, 1500, 15_001, 16_384].into_iter().enumerate() {
+        let spec = Spec::array(elements).with_consistency(Consistency::Sync);
+        two(&format!("fold-{index}"), spec, PATIENT, |member| {
+            assert!(member.share.replica.is_some());
+            let delta = |worker: u32, round: u32| -> Vec<f32> {
+                let scale = 1.0 + 0.1 * (round % 7) as f32 + worker as f32 / 3.0;
+                (0..elements as u32).map(|at| scale * ((at % 13) as f32 - 5.7)).collect()
+            };
+            let mut expected = vec![0f32; elements as usize];
+            let mut out = vec![0; 4 * elements as usize];
+            for round in 1..=450 {
+                let mine = delta(u32::from(!member.is_first()), round);
+                let bytes: Vec<u8> = mine.iter().flat_map(|value| value.to_ne_bytes()).collect();
+                member.table.add(&bytes, None, &AddOptions::default(), false, soon()).expect("added");
+                for worker in 0..2 {
+                    expected.iter_mut().zip(delta(worker, round)).for_each(|(value, delta)| *value += delta);
+                }
+                if round % 50 != 0 {
+                    member.table.get(&mut out, None, soon()).expect("both add");
+                    let wrong = out.chunks_exact(4).zip(&expected).position(|(got, value)| got != value.to_ne_bytes());
+                    assert_eq!(wrong, None, "{elements} numbers after round {round}");
+                }
+            }
+        });
+    }
+}
