@@ -3,11 +3,10 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use syncline_cluster::{Deadline, Error, Vigil};
+use syncline_cluster::{Deadline, Error};
 use syncline_shm::bell::Bell;
-use syncline_shm::bulletin::Bulletin;
 use syncline_shm::outbox::{Full, Outbox, Post, fill_from};
-use syncline_shm::store::{Hand, Layout, Store, block_elements};
+use syncline_shm::store::{Hand, Store, block_elements};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::copy_past_cache;
 
@@ -17,15 +16,12 @@ use super::order::in_order;
 use super::replica::Replica;
 use super::tally::Tally;
 use super::turns::Turns;
-use super::{Emit, LaneInfo, Selection, Share};
-use crate::arrays::Arrays;
+use super::{Emit, LaneInfo, Place, Selection, Share, bytes_ahead};
 use crate::gradient::{self, Gradient};
 use crate::locking::lock_by;
-use crate::updater::{StateLane, apply_in_place};
+use crate::updater::apply_in_place;
 use crate::{AddOptions, Consistency, Spec, Updater};
 
-/// Bytes of values that one stripe holds.
-pub(super) const STRIPE: usize = 64 << 10;
 /// Bytes of values that one change touches: old, delta, new and result stay in the first-level cache together.
 pub(super) const BLOCK: usize = 8 << 10;
 /// Bytes of values that an add may change without a detour through an outbox: they fit the scratch of a hand, and together with it a core's own cache.
@@ -40,62 +36,6 @@ const STAGED_PAST_CACHE: usize = 32 << 20;
 /// From this size on, a result goes past the cache into the caller's array: a core's own cache does not hold it for whoever reads it
 /// next, and the lines that it overwrites need not be fetched. Measured in `kernels/both.rs`.
 const GOT_PAST_CACHE: usize = 4 << 20;
-
-/// What a share needs to know of its surroundings.
-pub(crate) struct Place {
-    /// How the table is called in errors: `table 3 (w)`.
-    pub(crate) title: String,
-    pub(crate) spec: Spec,
-    /// The table's rows that live here.
-    pub(crate) rows: Range<u64>,
-    /// Ranks of the workers of the whole job, by worker.
-    pub(crate) workers: Vec<u32>,
-    /// Ranks of this neighbourhood, by hand.
-    pub(crate) hands: Vec<u32>,
-    /// The rank that owns each worker's outbox here: the worker itself if it is a neighbour, else the server it talks to.
-    pub(crate) owners: Vec<u32>,
-    pub(crate) vigil: Vigil,
-    /// Where deltas stand that were not copied.
-    pub(crate) arrays: Arc<Arrays>,
-    /// Where the rules of a gradient table hang.
-    pub(crate) board: Option<Bulletin>,
-}
-
-impl Place {
-    pub(crate) fn state_lanes(&self) -> Vec<StateLane> {
-        self.spec.updater.state_lanes(self.spec.dtype(), self.workers.len() as u32)
-    }
-
-    /// The layout of the store, which every neighbour derives alike.
-    pub(crate) fn layout(&self) -> Layout {
-        let (_, cols) = self.spec.rows_and_cols().expect("a table with rows");
-        let rows = self.rows.end - self.rows.start;
-        let element = self.spec.dtype().size();
-        let mut lanes = vec![element];
-        lanes.extend(self.state_lanes().iter().map(|lane| lane.dtype.size()));
-        let most = (STRIPE / element) as u64;
-        // Whole rows to a stripe where they fit, so that a row is one change.
-        let stripe = if cols > 0 && cols <= most { most / cols * cols } else { most };
-        let stamps = if matches!(self.spec.shape, crate::Shape::Matrix { .. }) { rows } else { 0 };
-        let ahead = if self.spec.updater == Updater::Gradient { 1 } else { lanes.len() };
-        let mut layout = Layout { hands: self.hands.len(), elements: rows * cols, lanes, stripe, stamps, ahead, measures: 0 };
-        if self.spec.updater == Updater::Gradient {
-            layout.measures = gradient::pieces(&layout);
-        }
-        layout
-    }
-
-    /// Bytes of an outbox here: two whole tables and some, of which only what is used costs memory.
-    pub(crate) fn outbox_bytes(&self) -> usize {
-        let whole = (self.rows.end - self.rows.start) as usize * (self.spec.row_bytes() + 8);
-        Outbox::bytes((2 * whole + (64 << 20)).next_multiple_of(4096))
-    }
-}
-
-/// Bytes of the lanes whose memory is taken when a store is made. Those of states, which may never be used, do not make a table large.
-pub(crate) fn bytes_ahead(layout: &Layout) -> usize {
-    layout.lanes[..layout.ahead].iter().sum::<usize>() * layout.elements as usize
-}
 
 /// A share in shared memory.
 pub(crate) struct LocalShare {

@@ -9,6 +9,7 @@ mod lending;
 mod local;
 mod order;
 mod parts;
+mod place;
 mod replica;
 mod rescue;
 mod rounds;
@@ -26,7 +27,8 @@ use syncline_tensor::DType;
 use crate::AddOptions;
 pub(crate) use apply::Add;
 pub(crate) use emit::Emit;
-pub(crate) use local::{LocalShare, Place, bytes_ahead, lanes};
+pub(crate) use local::{LocalShare, lanes};
+pub(crate) use place::{Place, bytes_ahead};
 pub(crate) use rounds::{Steps, all_done};
 
 /// Which rows. Ids are table-wide.

@@ -17,7 +17,7 @@ use syncline_cluster::{Deadline, Error};
 use syncline_shm::outbox::slots;
 use syncline_shm::store::Progress;
 
-use super::local::STRIPE;
+use super::place::STRIPE;
 use super::rounds::steps_done;
 use super::{LocalShare, Place};
 use crate::updater::{Block, apply, apply_in_place, apply_into_both};
