@@ -6,8 +6,9 @@ DESTDIR ?=
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 SOAK_RUNS ?= 200
-# The long runs: processes killed at random moments with many seeds, and simulated clusters with many more.
-SOAK ?= SYNCLINE_KILL_RUNS=$(SOAK_RUNS) SYNCLINE_SIM_SEEDS=$(SOAK_RUNS)000 SOAK_RUNS=$(SOAK_RUNS) \
+# The long runs: processes killed at random moments with many seeds, and simulated clusters with many more. Optimised, but without what
+# link-time optimisation adds: every test would be linked for minutes.
+SOAK ?= CARGO_PROFILE_RELEASE_LTO=off SYNCLINE_KILL_RUNS=$(SOAK_RUNS) SYNCLINE_SIM_SEEDS=$(SOAK_RUNS)000 SOAK_RUNS=$(SOAK_RUNS) \
 	$(CARGO) nextest run --release --locked --profile soak --run-ignored all -E 'binary(/^(kill|tables_kill|tables_netns|tables_random|collectives_kill|simulated)/) | test(/(^|::)simulated::/) | test(a_requeued_job) | test(every_number_of_ranks_by_every_plan) | test(k7_a_key_of_more_than_two_gib)'
 # A process that dies at each of its numbered moments in turn. Release builds have no moments.
 SOAK_MOMENTS ?= MORTAL_EVERY=1 $(CARGO) nextest run --locked --profile soak --package syncline-table -E 'test(/(^|::)mortal::/)'
