@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-use syncline_cluster::{Deadline, Error, Job, Vigil};
+use syncline_cluster::{Deadline, Error, ErrorKind, Job, Vigil};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::{ReduceOp, divide, reduce_many_into};
 
@@ -111,6 +111,9 @@ impl Aggregates {
             Err(Failure::Agreed(error)) => Err(error),
             Err(Failure::Astray(error)) => {
                 *astray = Some(error.clone());
+                if error.kind() == ErrorKind::PeerLost {
+                    state.places = None; // Who is linked with this process waits for it, perhaps in the middle of a frame, and learns that nothing comes.
+                }
                 Err(error)
             }
         }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_cluster::{Deadline, Error, Lane, Vigil};
+use syncline_cluster::{Deadline, Error, ErrorKind, Lane, Vigil};
 use syncline_transport::{Link, LinkError, OutFrame};
 use syncline_wire::{Fingerprint, Kind};
 
@@ -41,10 +41,18 @@ impl Speakers {
     /// worker and rank, and `mine` is the number of this one.
     pub(super) fn find(all: &[Vec<(u32, u32)>], mine: usize, vigil: &Vigil, by: Deadline) -> Result<Speakers, Error> {
         let lane = Lane::of(purpose());
-        let others = all.iter().enumerate().filter(|(index, _)| *index != mine);
-        let peers = others.map(|(_, workers)| {
+        let others = || all.iter().enumerate().filter(|(index, _)| *index != mine).map(|(_, workers)| workers);
+        let ranks: Vec<u32> = others().map(|workers| workers[0].1).collect();
+        let started = Instant::now();
+        let peers = others().map(|workers| {
             let rank = workers[0].1;
-            Ok(Peer { rank, workers: workers.iter().map(|(worker, _)| *worker).collect(), link: vigil.link(rank, lane, by)? })
+            // Who meets a dead speaker before it comes to this one asks for no link any more.
+            let link = vigil.link_unless(rank, lane, by, &|| fallen(&ranks, vigil).is_some());
+            let link = link.map_err(|error| match fallen(&ranks, vigil) {
+                Some(fallen) if error.kind() == ErrorKind::PeerLost => vigil.explain("aggregate", &[fallen], started, "it spoke for its host"),
+                _ => error,
+            })?;
+            Ok(Peer { rank, workers: workers.iter().map(|(worker, _)| *worker).collect(), link })
         });
         Ok(Speakers { before: mine, peers: peers.collect::<Result<_, Error>>()?, frames: 0 })
     }
@@ -56,7 +64,8 @@ impl Speakers {
         let payload: Vec<&[u8]> = if alike { mine.iter().map(|(_, _, bytes)| *bytes).collect() } else { Vec::new() };
         let frame = OutFrame { sequence: self.frames, fingerprint: purpose(), meta: &meta, payload: &payload, ..OutFrame::new(Kind::DATA) };
         self.frames += 1;
-        let talk = Talk { head: mine[0].1, len, sequence: frame.sequence, vigil, by, started: Instant::now() };
+        let speakers = self.peers.iter().map(|peer| peer.rank).collect();
+        let talk = Talk { head: mine[0].1, len, sequence: frame.sequence, speakers, vigil, by, started: Instant::now() };
         let at_once = payload.iter().map(|piece| piece.len()).sum::<usize>() <= SENT_AT_ONCE;
         if at_once {
             self.peers.iter_mut().try_for_each(|peer| talk.send(peer, &frame))?;
@@ -79,6 +88,11 @@ impl Speakers {
     }
 }
 
+/// The first of these speakers that died. Without it no exchange comes to its end, also between those who live: who meets it first gives up, and all others wait for that one.
+fn fallen(speakers: &[u32], vigil: &Vigil) -> Option<u32> {
+    speakers.iter().copied().find(|rank| vigil.is_over(*rank) && !vigil.has_left(*rank))
+}
+
 fn purpose() -> Fingerprint {
     Fingerprint::of("aggregate").finish()
 }
@@ -89,6 +103,8 @@ struct Talk<'a> {
     head: Head,
     len: usize,
     sequence: u64,
+    /// Ranks of all others who speak.
+    speakers: Vec<u32>,
     vigil: &'a Vigil,
     by: Deadline,
     started: Instant,
@@ -104,8 +120,10 @@ impl Talk<'_> {
             match peer.link.head(self.by.within(NAP)) {
                 Ok(head) => break head,
                 Err(LinkError::Timeout { half_written: false, .. }) if !self.by.expired() => {
-                    if self.vigil.hopeless() || self.vigil.is_over(peer.rank) {
-                        return Err(self.vigil.explain(&self.head.to_string(), &[peer.rank], self.started, "it did not come"));
+                    let fallen = fallen(&self.speakers, self.vigil);
+                    if fallen.is_some() || self.vigil.hopeless() || self.vigil.is_over(peer.rank) {
+                        let rank = fallen.unwrap_or(peer.rank);
+                        return Err(self.vigil.explain(&self.head.to_string(), &[rank], self.started, "it did not come"));
                     }
                 }
                 Err(error) => return Err(self.failed(peer.rank, &error)),
@@ -127,7 +145,12 @@ impl Talk<'_> {
     }
 
     fn failed(&self, rank: u32, error: &LinkError) -> Error {
-        self.vigil.link_failed(&self.head.to_string(), rank, self.started, error)
+        let operation = self.head.to_string();
+        match (error, fallen(&self.speakers, self.vigil)) {
+            (LinkError::Timeout { .. } | LinkError::Interrupted, _) | (_, None) => self.vigil.link_failed(&operation, rank, self.started, error),
+            // Who gave up because of it has closed its links.
+            (_, Some(fallen)) => self.vigil.explain(&operation, &[fallen, rank], self.started, &error.to_string()),
+        }
     }
 }
 
