@@ -14,7 +14,7 @@ use syncline_shm::wait::{Deadline, Patience};
 use syncline_transport::{Link, LinkError};
 
 use crate::seat::Seat;
-use crate::{Error, Lane, Topology, WaitGuard};
+use crate::{Error, ErrorKind, Lane, Topology, WaitGuard};
 
 /// A handle for waits.
 #[derive(Clone)]
@@ -169,6 +169,30 @@ impl Vigil {
         self.usable("link")?;
         self.seat.link_unless(peer, lane, deadline, vain)
     }
+
+    /// The first of `members` that is known to have died. What needs all of them is in vain then, also between two who live: who meets the dead one first gives up,
+    /// and everybody else waits for those who did.
+    pub fn first_down(&self, members: &[u32]) -> Option<u32> {
+        members.iter().copied().find(|rank| self.any_down() && self.seat.fates.is_down(*rank))
+    }
+
+    /// [`link`](Vigil::link) for what needs all of `members`, until one of them is dead: that one is then named, whoever `peer` is.
+    pub fn link_among(&self, members: &[u32], peer: u32, lane: Lane, deadline: Deadline) -> Result<Link, Error> {
+        let started = Instant::now();
+        let link = self.link_unless(peer, lane, deadline, &|| self.first_down(members).is_some());
+        link.map_err(|error| match (error.kind(), self.first_down(members)) {
+            (ErrorKind::PeerLost, Some(down)) => self.explain(&format!("link with rank {peer}"), &[down, peer], started, "it is needed"),
+            _ => error,
+        })
+    }
+
+    /// [`link_failed`](Vigil::link_failed) in what needs all of `members`. Names the dead one also where `peer` only gave up because of it and closed its links.
+    pub fn link_failed_among(&self, members: &[u32], operation: &str, peer: u32, started: Instant, error: &LinkError) -> Error {
+        match (error, self.first_down(members)) {
+            (LinkError::Timeout { .. } | LinkError::Interrupted, _) | (_, None) => self.link_failed(operation, peer, started, error),
+            (_, Some(down)) => self.explain(operation, &[down, peer], started, &error.to_string()),
+        }
+    }
 }
 
 impl fmt::Debug for Vigil {
@@ -180,7 +204,7 @@ impl fmt::Debug for Vigil {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorKind, Job};
+    use crate::Job;
 
     #[test]
     fn a_vigil_outlives_its_job_and_says_that_it_is_closed() {

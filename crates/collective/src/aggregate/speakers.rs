@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_cluster::{Deadline, Error, ErrorKind, Lane, Vigil};
+use syncline_cluster::{Deadline, Error, Lane, Vigil};
 use syncline_transport::{Link, LinkError, OutFrame};
 use syncline_wire::{Fingerprint, Kind};
 
@@ -43,15 +43,9 @@ impl Speakers {
         let lane = Lane::of(purpose());
         let others = || all.iter().enumerate().filter(|(index, _)| *index != mine).map(|(_, workers)| workers);
         let ranks: Vec<u32> = others().map(|workers| workers[0].1).collect();
-        let started = Instant::now();
         let peers = others().map(|workers| {
             let rank = workers[0].1;
-            // Who meets a dead speaker before it comes to this one asks for no link any more.
-            let link = vigil.link_unless(rank, lane, by, &|| fallen(&ranks, vigil).is_some());
-            let link = link.map_err(|error| match fallen(&ranks, vigil) {
-                Some(fallen) if error.kind() == ErrorKind::PeerLost => vigil.explain("aggregate", &[fallen], started, "it spoke for its host"),
-                _ => error,
-            })?;
+            let link = vigil.link_among(&ranks, rank, lane, by)?;
             Ok(Peer { rank, workers: workers.iter().map(|(worker, _)| *worker).collect(), link })
         });
         Ok(Speakers { before: mine, peers: peers.collect::<Result<_, Error>>()?, frames: 0 })
@@ -88,11 +82,6 @@ impl Speakers {
     }
 }
 
-/// The first of these speakers that died. Without it no exchange comes to its end, also between those who live: who meets it first gives up, and all others wait for that one.
-fn fallen(speakers: &[u32], vigil: &Vigil) -> Option<u32> {
-    speakers.iter().copied().find(|rank| vigil.is_over(*rank) && !vigil.has_left(*rank))
-}
-
 fn purpose() -> Fingerprint {
     Fingerprint::of("aggregate").finish()
 }
@@ -120,9 +109,9 @@ impl Talk<'_> {
             match peer.link.head(self.by.within(NAP)) {
                 Ok(head) => break head,
                 Err(LinkError::Timeout { half_written: false, .. }) if !self.by.expired() => {
-                    let fallen = fallen(&self.speakers, self.vigil);
-                    if fallen.is_some() || self.vigil.hopeless() || self.vigil.is_over(peer.rank) {
-                        let rank = fallen.unwrap_or(peer.rank);
+                    let down = self.vigil.first_down(&self.speakers);
+                    if down.is_some() || self.vigil.hopeless() || self.vigil.is_over(peer.rank) {
+                        let rank = down.unwrap_or(peer.rank);
                         return Err(self.vigil.explain(&self.head.to_string(), &[rank], self.started, "it did not come"));
                     }
                 }
@@ -145,12 +134,7 @@ impl Talk<'_> {
     }
 
     fn failed(&self, rank: u32, error: &LinkError) -> Error {
-        let operation = self.head.to_string();
-        match (error, fallen(&self.speakers, self.vigil)) {
-            (LinkError::Timeout { .. } | LinkError::Interrupted, _) | (_, None) => self.vigil.link_failed(&operation, rank, self.started, error),
-            // Who gave up because of it has closed its links.
-            (_, Some(fallen)) => self.vigil.explain(&operation, &[fallen, rank], self.started, &error.to_string()),
-        }
+        self.vigil.link_failed_among(&self.speakers, &self.head.to_string(), rank, self.started, error)
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) use leaders::Relay;
 pub(crate) use reduce::finish;
 pub(crate) use roll::Refusal;
 pub(crate) use run::Numbers;
-use wire::{Clock, Incoming, Outgoing, Trouble, somebody_is_down};
+use wire::{Clock, Incoming, Outgoing, Trouble};
 
 /// The links of a group, or of the leaders of its hosts.
 pub(crate) struct Mesh {
@@ -170,8 +170,7 @@ impl Mesh {
             if failure.is_some() && rank > self.vigil.me() {
                 break;
             }
-            let vain = || somebody_is_down(&self.vigil, &self.group);
-            match self.vigil.link_unless(rank, self.lane, call.by, &vain) {
+            match self.vigil.link_among(self.group.ranks(), rank, self.lane, call.by) {
                 Ok(link) => self.keep(position, link),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -205,8 +204,13 @@ impl Mesh {
         let operation = call.operation();
         let rank = |position: usize| self.group.ranks()[position];
         Failure::Astray(match trouble {
-            Trouble::Link(position, error) => self.vigil.link_failed(&operation, rank(position), call.started, &error),
-            Trouble::Vain(position) => self.vigil.explain(&operation, &[rank(position)], call.started, "it did not come"),
+            Trouble::Link(position, error) => {
+                self.vigil.link_failed_among(self.group.ranks(), &operation, rank(position), call.started, &error)
+            }
+            Trouble::Vain(position) => {
+                let rank = self.vigil.first_down(self.group.ranks()).unwrap_or(rank(position));
+                self.vigil.explain(&operation, &[rank], call.started, "it did not come")
+            }
             Trouble::Garbled(position, detail) => {
                 Error::ContractMismatch { operation, detail: format!("rank {} sent {detail}", rank(position)) }
             }

@@ -165,7 +165,7 @@ impl Incoming {
                 Err(LinkError::Timeout { half_written: false, .. }) if !talk.by.expired() => {
                     // What somebody sent before it left may still be under way, so it gets a second nap.
                     let over = talk.vigil.is_over(rank);
-                    if over && over_before || talk.vigil.orphaned_or_leaving() || somebody_is_down(talk.vigil, talk.group) {
+                    if over && over_before || talk.vigil.orphaned_or_leaving() || talk.vigil.first_down(talk.group.ranks()).is_some() {
                         return Err(Trouble::Vain(self.position));
                     }
                     over_before = over;
@@ -174,11 +174,6 @@ impl Incoming {
             }
         }
     }
-}
-
-/// Whether a member of the group died: whoever waits for it will send nothing either.
-pub(super) fn somebody_is_down(vigil: &Vigil, group: &Group) -> bool {
-    vigil.any_down() && group.ranks().iter().any(|rank| vigil.is_over(*rank) && !vigil.has_left(*rank))
 }
 
 fn nanos(since: Instant) -> u64 {
