@@ -66,7 +66,7 @@ impl<N: Neighbours> Hosts<N> {
         let ranks = |positions: &[usize]| positions.iter().map(|position| group.ranks()[*position]).collect::<Vec<u32>>();
         let here = Group::new(ranks(&layout.hosts[layout.host]), vigil.me()).filter(|here| here.len() > 1);
         let leaders = Group::new(ranks(&layout.leaders()), vigil.me());
-        let leaders = leaders.map(|leaders| Mesh::new(vigil.clone(), leaders, "leaders", settings.clone()));
+        let leaders = leaders.map(|leaders| Mesh::new(vigil.clone(), leaders, "leaders", settings.clone()).speaking_for(group.ranks()));
         Hosts { layout, here, near: None, leaders }
     }
 
@@ -106,7 +106,10 @@ impl<N: Neighbours> Hosts<N> {
             Some(near) => match near.roll_call(call) {
                 Ok(contributors) => Ok(contributors),
                 Err(Failure::Agreed(error)) => Err(error),
-                Err(Failure::Astray(error)) => return Err(Failure::Astray(self.tell_leaders(call, error))),
+                Err(Failure::Astray(error)) => {
+                    let error = self.tell_leaders(call, error);
+                    return Err(cut_off(&mut self.leaders, Failure::Astray(error)));
+                }
             },
             None => Ok(u32::from(call.contributes)),
         };

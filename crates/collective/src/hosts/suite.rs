@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use syncline_cluster::{Deadline, ErrorKind, Group, Job, Settings, TransportChoice};
+use syncline_cluster::{Deadline, ErrorKind, Group, Job, OnPeerLoss, Settings, TransportChoice};
 use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
 
@@ -78,10 +78,14 @@ fn on<T: Send>(name: &str, hosts: &[Vec<u32>], body: impl Fn(&mut Rank) -> T + S
 }
 
 fn on_by<T: Send>(transport: TransportChoice, name: &str, hosts: &[Vec<u32>], body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
-    let ranks: usize = hosts.iter().map(Vec::len).sum();
     let name = format!("hosts-{name}-{hosts:?}").replace([' ', '[', ']', ','], "");
     let settings = Settings { transport, encrypt: false, ..Settings::default() };
-    job(&name, ranks, &settings, |me, job| {
+    on_with(&settings, &name, hosts, body)
+}
+
+fn on_with<T: Send>(settings: &Settings, name: &str, hosts: &[Vec<u32>], body: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
+    let (ranks, transport) = (hosts.iter().map(Vec::len).sum(), settings.transport);
+    job(name, ranks, settings, |me, job| {
         let group = Group::world(ranks as u32, me as u32);
         let mut hosts = Hosts::new(&job.vigil(), &group, hosts, &PlanSettings::default());
         let joined = hosts.settle(|here| match transport {
@@ -269,6 +273,36 @@ fn whoever_dies_before_it_spoke_is_named_on_every_host() {
         });
         for error in errors.iter().flatten() {
             assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::PeerLost, Some(1)), "{what}: {error}");
+        }
+        assert_eq!(errors.iter().flatten().count(), 3);
+    }
+}
+
+/// Survivors that go on close nothing by leaving, so who waits for one of them has to find out about the dead one by itself.
+#[test]
+fn whoever_dies_is_named_on_every_host_by_survivors_who_stay() {
+    let settings = Settings { encrypt: false, on_peer_loss: OnPeerLoss::Continue, ..Settings::default() };
+    for (victim, earlier, count) in [(1, 1, 9), (1, 0, 9), (2, 1, 1 << 20), (3, 1, 1 << 20), (3, 0, 9)] {
+        let told = Barrier::new(3);
+        let errors = on_with(&settings, &format!("hosts-stay-{victim}-{earlier}-{count}"), &[vec![0, 1], vec![2, 3]], |rank| {
+            let (dtype, op) = (DType::F32, ReduceOp::Sum);
+            let mut array = numbers(rank.me, count, dtype);
+            (0..earlier).for_each(|_| assert!(rank.all_reduce(&mut array, dtype, op).is_ok(), "all live"));
+            if rank.me == victim {
+                return None;
+            }
+            let since = Instant::now();
+            let error = match rank.all_reduce(&mut array, dtype, op) {
+                Err(Failure::Astray(error)) => error,
+                other => panic!("rank {}: {other:?}", rank.me),
+            };
+            assert!(since.elapsed() < Duration::from_secs(5), "rank {} after {:?}: {error}", rank.me, since.elapsed());
+            told.wait();
+            rank.job.abort("it failed");
+            Some(error)
+        });
+        for error in errors.iter().flatten() {
+            assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::PeerLost, Some(victim as u32)), "{error}");
         }
         assert_eq!(errors.iter().flatten().count(), 3);
     }

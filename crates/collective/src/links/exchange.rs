@@ -40,6 +40,7 @@ impl Mesh {
         let mut talk = Talk {
             vigil: &self.vigil,
             group: &self.group,
+            needs: &self.needs,
             sequence: self.calls,
             fingerprint: call.fingerprint(),
             by: call.by,

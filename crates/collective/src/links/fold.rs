@@ -80,7 +80,15 @@ impl Mesh {
     pub(super) fn tell_with(&mut self, to: usize, meta: &[u8], payload: &[&[u8]], call: &Call<'_>) -> Result<(), Failure> {
         let stop = AtomicBool::new(false);
         let fingerprint = call.fingerprint();
-        let talk = Talk { vigil: &self.vigil, group: &self.group, sequence: self.calls, fingerprint, by: call.by, stop: &stop };
+        let talk = Talk {
+            vigil: &self.vigil,
+            group: &self.group,
+            needs: &self.needs,
+            sequence: self.calls,
+            fingerprint,
+            by: call.by,
+            stop: &stop,
+        };
         let sent = self.senders[to].as_mut().expect("opened before").send(&talk, meta, payload);
         sent.map_err(|trouble| self.failed(call, trouble))
     }

@@ -45,6 +45,8 @@ use wire::{Clock, Incoming, Outgoing, Trouble};
 pub(crate) struct Mesh {
     vigil: Vigil,
     group: Group,
+    /// Ranks without which no call comes to its end: the members, and those whom they speak for.
+    needs: Vec<u32>,
     settings: PlanSettings,
     lane: Lane,
     /// Directions by position; none before a call needed them.
@@ -134,8 +136,14 @@ impl Mesh {
             severers: Vec::new(),
             calls: 0,
             ledger: Arc::default(),
+            needs: group.ranks().to_vec(),
             group,
         }
+    }
+
+    /// Its members speak for all these ranks: who waits for a member waits in vain if one of them is dead.
+    pub(crate) fn speaking_for(self, ranks: &[u32]) -> Mesh {
+        Mesh { needs: ranks.to_vec(), ..self }
     }
 
     /// Where its traffic is counted.
@@ -170,7 +178,7 @@ impl Mesh {
             if failure.is_some() && rank > self.vigil.me() {
                 break;
             }
-            match self.vigil.link_among(self.group.ranks(), rank, self.lane, call.by) {
+            match self.vigil.link_among(&self.needs, rank, self.lane, call.by) {
                 Ok(link) => self.keep(position, link),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -204,11 +212,9 @@ impl Mesh {
         let operation = call.operation();
         let rank = |position: usize| self.group.ranks()[position];
         Failure::Astray(match trouble {
-            Trouble::Link(position, error) => {
-                self.vigil.link_failed_among(self.group.ranks(), &operation, rank(position), call.started, &error)
-            }
+            Trouble::Link(position, error) => self.vigil.link_failed_among(&self.needs, &operation, rank(position), call.started, &error),
             Trouble::Vain(position) => {
-                let rank = self.vigil.first_down(self.group.ranks()).unwrap_or(rank(position));
+                let rank = self.vigil.first_down(&self.needs).unwrap_or(rank(position));
                 self.vigil.explain(&operation, &[rank], call.started, "it did not come")
             }
             Trouble::Garbled(position, detail) => {

@@ -42,6 +42,8 @@ impl Trouble {
 pub(super) struct Talk<'a> {
     pub(super) vigil: &'a Vigil,
     pub(super) group: &'a Group,
+    /// Ranks without which the call is in vain.
+    pub(super) needs: &'a [u32],
     pub(super) sequence: u64,
     pub(super) fingerprint: Fingerprint,
     pub(super) by: Deadline,
@@ -165,7 +167,7 @@ impl Incoming {
                 Err(LinkError::Timeout { half_written: false, .. }) if !talk.by.expired() => {
                     // What somebody sent before it left may still be under way, so it gets a second nap.
                     let over = talk.vigil.is_over(rank);
-                    if over && over_before || talk.vigil.orphaned_or_leaving() || talk.vigil.first_down(talk.group.ranks()).is_some() {
+                    if over && over_before || talk.vigil.orphaned_or_leaving() || talk.vigil.first_down(talk.needs).is_some() {
                         return Err(Trouble::Vain(self.position));
                     }
                     over_before = over;
