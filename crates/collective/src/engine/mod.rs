@@ -267,7 +267,7 @@ impl Collectives {
         merge: &mut Merge<'_>,
         how: How<'_>,
     ) -> Result<(Vec<u8>, u32), Error> {
-        self.shared.vigil.usable("fold")?;
+        self.shared.vigil.usable("all_reduce")?;
         self.shared.fold(self.shared.turn.ticket(), mine, What::Fold { words, fingerprint }, contributes, merge, how)
     }
 
@@ -275,14 +275,14 @@ impl Collectives {
     pub fn fold_start(
         &self,
         mine: Vec<u8>,
-        words: &'static str,
+        words: String,
         fingerprint: Fingerprint,
         contributes: bool,
         mut merge: impl FnMut(Vec<u8>, Vec<u8>) -> Result<Vec<u8>, Error> + Send + 'static,
         how: How<'_>,
     ) -> Pending<Vec<u8>> {
         self.start(mine, Ok(()), how, move |shared, ticket, message, how| {
-            let what = What::Fold { words, fingerprint };
+            let what = What::Fold { words: &words, fingerprint };
             let (folded, contributors) = shared.fold(ticket, std::mem::take(message), what, contributes, &mut merge, how)?;
             *message = folded;
             Ok(contributors)
