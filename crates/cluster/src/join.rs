@@ -92,6 +92,9 @@ fn enter(launch: &Launch, settings: &Settings, met: &mut Met, started: Instant, 
         tracing::warn!("rank {me} would go on after the death of a worker, but not all workers said so: the job ends with the first death");
     }
 
+    if topology.hosts().len() > 1 {
+        meet::check_interface(settings)?;
+    }
     let neighbours = topology.hosts()[topology.host_of(me)].ranks.clone();
     let inbox = Arc::new(Inbox::default());
     let switchboard = Switchboard::new(key, launch.epoch, me, topology.world(), instance, settings.transport, settings.encrypt);
