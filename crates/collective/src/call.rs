@@ -214,6 +214,21 @@ impl Call<'_> {
     }
 }
 
+/// The error of a call that comes after the `first` one that left this rank out of step: the same, as its cause is. Only a key
+/// that interrupted one call was not pressed for another.
+pub(crate) fn out_of_step(operation: &str, first: &Error) -> Error {
+    match first {
+        Error::Interrupted { operation: interrupted, .. } => Error::System {
+            operation: operation.into(),
+            detail: format!(
+                "the ranks of this group are out of step since a call of this one was interrupted ({interrupted})\n\
+                 hint: save what is needed and start the job again"
+            ),
+        },
+        other => other.clone(),
+    }
+}
+
 /// How a call went wrong.
 #[derive(Debug)]
 pub(crate) enum Failure {

@@ -13,7 +13,7 @@ use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
 use syncline_wire::Fingerprint;
 
-use crate::call::{Call, Failure, What};
+use crate::call::{Call, Failure, What, out_of_step};
 use crate::hosts::{Hosts, by_host};
 use crate::letters::Letters;
 use crate::links::{Ledger, Mesh, joined};
@@ -467,8 +467,8 @@ impl Shared {
     ) -> Result<T, Error> {
         let started = Instant::now();
         let _turn = self.turn.wait(ticket, what.name(), how.by).inspect_err(|error| self.stray(error))?;
-        if let Some(error) = &*self.lock_astray() {
-            return Err(error.clone());
+        if let Some(first) = &*self.lock_astray() {
+            return Err(out_of_step(what.name(), first));
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { way, mesh, calls } = &mut *state;
