@@ -12,6 +12,7 @@ use syncline_transport::LinkError;
 use syncline_wire::message::{Blame, Control};
 
 use crate::bootstrap::Launcher;
+use crate::circle::waits;
 use crate::control::send_control;
 use crate::fate::Fate;
 use crate::seat::{Seat, monotonic_nanos};
@@ -168,11 +169,16 @@ impl Seat {
     /// Frozen or merely busy? A neighbour's watcher renews its sign of life all the time.
     fn sign_of_life(&self, rank: u32) -> Option<String> {
         let silence = self.silence(rank)?;
-        Some(if silence > watcher::frozen_after(self.timeout) {
-            format!("rank {rank} is frozen: no sign of life for {:.1} s", silence.as_secs_f64())
-        } else {
-            format!("rank {rank} is alive but has not come here")
-        })
+        if silence > watcher::frozen_after(self.timeout) {
+            return Some(format!("rank {rank} is frozen: no sign of life for {:.1} s", silence.as_secs_f64()));
+        }
+        // Two that wait for each other in different calls are the usual mistake: both calls are named.
+        let elsewhere = self.board().and_then(|board| board.slot(self.topology.local_rank(rank) as usize).waiting());
+        let elsewhere = elsewhere.filter(|wait| wait.rank() != rank).map(|wait| {
+            let whom = if wait.rank() == self.me { "this one".into() } else { format!("rank {}", wait.rank()) };
+            format!(": it waits for {whom} in {}", waits::name(wait.code()))
+        });
+        Some(format!("rank {rank} is alive but has not come here{}", elsewhere.unwrap_or_default()))
     }
 
     fn frozen_neighbours(&self) -> Vec<u32> {

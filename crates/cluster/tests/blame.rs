@@ -49,3 +49,22 @@ fn a_rank_that_came_too_late_is_told_who_gave_it_up_and_not_that_it_is_silent_it
         job.abort("because of it");
     });
 }
+
+#[test]
+fn a_rank_that_waits_elsewhere_is_named_with_what_it_waits_in() {
+    job("elsewhere", &["both"; 2], &Settings::default(), |job| {
+        if job.rank() == 1 {
+            return drop(job.barrier(soon()).expect_err("rank 0 does something else"));
+        }
+        let patience = Instant::now() + Duration::from_secs(20);
+        loop {
+            let error = job.vigil().late("all_reduce 3", &[1], Instant::now(), " to call all_reduce too").to_string();
+            if error.contains("rank 1 is alive but has not come here: it waits for this one in a barrier") {
+                break;
+            }
+            assert!(Instant::now() < patience, "{error}");
+            std::thread::yield_now();
+        }
+        job.abort("they differ");
+    });
+}
