@@ -217,12 +217,14 @@ def test_a_function_that_raises_is_heard_where_it_raised(stage: Stage) -> None:
         except ZeroDivisionError as error:
             print("mine:", error, flush=True)
         except sl.SynclineError as error:
-            print("theirs:", type(error).__name__, flush=True)
+            print("theirs:", error, flush=True)
         """,
         under=[command("syncline"), "run", "-n", "2"],
         env={"SYNCLINE_TIMEOUT": "3"},
     )
     assert "mine: on purpose" in ended.out, ended
+    assert "theirs: all_reduce 0: the function failed on rank 0: " in ended.out, ended
+    assert "raised ZeroDivisionError: on purpose" in ended.out, ended
 
 
 def test_values_travel_between_nodes(stage: Stage) -> None:

@@ -221,6 +221,21 @@ fn a_rank_that_never_starts_is_named_with_how_it_was_expected_to_start() {
 }
 
 #[test]
+fn under_run_a_missing_rank_is_named_after_the_time_that_the_program_gives_it() {
+    let this_binary = std::env::current_exe().expect("this binary");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_syncline"));
+    as_rank(&mut command);
+    // The launcher, which hosts the coordinator, would wait for longer than the program.
+    let late = r#"[ $SYNCLINE_RANK = 1 ] && exec sleep 60; SYNCLINE_TIMEOUT=2 exec "$@""#;
+    command.args(["run", "-n", "2", "--timeout", "50", "--grace", "0", "sh", "-c", late, "sh"]).arg(this_binary);
+    let ending = Process::start("run", command.args(["--exact", "as_a_rank", "--nocapture"])).finish_within(LIMIT);
+    assert_eq!(ending.status.code(), Some(3), "{}", ending.stderr);
+    for needed in ["Timeout start: after 2.", "1 of 2 ranks are here", "missing: rank 1", "starts it with SYNCLINE_RANK=1"] {
+        assert!(ending.stdout.contains(needed), "{needed:?} is missing in:\n{}", ending.stdout);
+    }
+}
+
+#[test]
 fn a_wrong_token_is_refused_with_the_reason() {
     let rendezvous = format!("unix:@launchers-token-{}", std::process::id());
     let member = |number: &str, token: &str| {

@@ -218,6 +218,21 @@ fn a_rank_that_never_starts_is_told_from_those_that_did() {
 }
 
 #[test]
+fn an_interface_that_a_host_does_not_have_is_told_at_the_start() {
+    if !ready() {
+        return;
+    }
+    let field = Field::new(2, Addresses::V4);
+    let plan = Plan::new(&field, &[1, 2], &[("SYNCLINE_INTERFACE", "ib0")]);
+    let mut ranks: Vec<Program> = [0, 1].into_iter().map(|rank| plan.start(rank, "exchange")).collect();
+    let refused = ranks[0].wait_for("refused", LIMIT).text;
+    assert_eq!(fact(&refused, "kind"), "Configuration", "{refused}");
+    assert!(refused.contains("SYNCLINE_INTERFACE=ib0") && refused.contains("could reach h1"), "{refused}");
+    // It took the coordinator along; whether the other had been welcomed by then is a matter of luck.
+    ranks[1].wait_for("refused", LIMIT);
+}
+
+#[test]
 fn a_coordinator_that_never_starts_is_named_with_its_address() {
     if !ready() {
         return;

@@ -12,6 +12,7 @@ use syncline_transport::LinkError;
 use syncline_wire::message::{Blame, Control};
 
 use crate::bootstrap::Launcher;
+use crate::circle::waits;
 use crate::control::send_control;
 use crate::fate::Fate;
 use crate::seat::{Seat, monotonic_nanos};
@@ -19,6 +20,15 @@ use crate::{Error, watcher};
 
 /// How long the failure of an operation may wait for what others have to say about it.
 const NEWS: Duration = Duration::from_millis(300);
+
+/// Where blame leads that goes on behind the last fate that is known.
+enum Beyond {
+    Nobody,
+    /// A rank that left in good order, but too early for others.
+    Left(u32),
+    /// This process: it lives, and the others gave it up.
+    ThisProcess,
+}
 
 impl Seat {
     /// Names the culprit of an operation that needed `peers` and failed because somebody is gone.
@@ -33,14 +43,11 @@ impl Seat {
                 |fate: &Fate| self.launcher == Launcher::SynclineRun && !fate.exact && !fate.silent && Instant::now() < deadline;
             if let Some((rank, fate)) = self.fates.culprit(peers).filter(|(_, fate)| !worth_waiting(fate)) {
                 drop(held);
-                return self.accuse(operation, rank, fate.how, fate.silent, started);
+                return self.accuse_by(operation, rank, fate, started);
             }
             if let Some(rank) = peers.iter().copied().find(|rank| self.fates.has_left(*rank)) {
                 drop(held);
-                let error = self.accuse(operation, rank, "has left the job before this operation".into(), false, started);
-                return error.with_hint(
-                    "its program ended or called shutdown() while others still needed it: did it make fewer calls than this one?",
-                );
+                return self.accuse_of_leaving(operation, rank, started);
             }
             if self.orphaned.load(Acquire) {
                 return Error::LauncherLost { operation: operation.into(), waited: started.elapsed() };
@@ -56,6 +63,43 @@ impl Seat {
             }
             held = self.news.1.wait_timeout(held, deadline - now).expect("no panic while held").0;
         }
+    }
+
+    /// Accuses `rank` of its fate, or whom it failed because of where that one has no fate of its own.
+    fn accuse_by(&self, operation: &str, rank: u32, fate: Fate, started: Instant) -> Error {
+        match self.beyond(&fate) {
+            Beyond::Nobody => self.accuse(operation, rank, fate.how, fate.silent, started),
+            Beyond::Left(left) => self.accuse_of_leaving(operation, left, started),
+            Beyond::ThisProcess => self.accuse(operation, rank, fate.how, false, started).with_hint(
+                "it gave up waiting for this process, which came too late: raise SYNCLINE_TIMEOUT if the work before this call takes that long",
+            ),
+        }
+    }
+
+    fn accuse_of_leaving(&self, operation: &str, rank: u32, started: Instant) -> Error {
+        self.accuse(operation, rank, "has left the job before this operation".into(), false, started)
+            .with_hint("its program ended or called shutdown() while others still needed it: did it make fewer calls than this one?")
+    }
+
+    /// Whom the last known of a chain of blame blames in its turn.
+    fn beyond(&self, fate: &Fate) -> Beyond {
+        match fate.blames {
+            Some(blamed) if blamed == self.me => Beyond::ThisProcess,
+            Some(blamed) if self.fates.has_left(blamed) => Beyond::Left(blamed),
+            _ => Beyond::Nobody,
+        }
+    }
+
+    /// Because of whom this process fails, if it fails now: what the fates tell, otherwise whom it blamed itself.
+    pub(crate) fn whom_to_blame(&self) -> Option<Blame> {
+        let Some((rank, fate)) = self.fates.culprit(&self.suspects(&[])) else {
+            return *self.blamed.lock().expect("no panic while held");
+        };
+        Some(match self.beyond(&fate) {
+            Beyond::Nobody => Blame { rank, silent: fate.silent },
+            Beyond::Left(left) => Blame { rank: left, silent: false },
+            Beyond::ThisProcess => Blame { rank, silent: false },
+        })
     }
 
     fn accuse(&self, operation: &str, rank: u32, how: String, silent: bool, started: Instant) -> Error {
@@ -96,7 +140,7 @@ impl Seat {
     pub(crate) fn late(&self, operation: &str, missing: &[u32], started: Instant, done: &str) -> Error {
         // Whoever is known to be gone or silent holds up the others too: they are not to blame.
         if let Some((rank, fate)) = self.fates.culprit(&self.suspects(missing)) {
-            return self.accuse(operation, rank, fate.how, fate.silent, started);
+            return self.accuse_by(operation, rank, fate, started);
         }
         // A frozen neighbour holds up those who wait for it, so it is named rather than they.
         let frozen = self.frozen_neighbours();
@@ -125,11 +169,16 @@ impl Seat {
     /// Frozen or merely busy? A neighbour's watcher renews its sign of life all the time.
     fn sign_of_life(&self, rank: u32) -> Option<String> {
         let silence = self.silence(rank)?;
-        Some(if silence > watcher::frozen_after(self.timeout) {
-            format!("rank {rank} is frozen: no sign of life for {:.1} s", silence.as_secs_f64())
-        } else {
-            format!("rank {rank} is alive but has not come here")
-        })
+        if silence > watcher::frozen_after(self.timeout) {
+            return Some(format!("rank {rank} is frozen: no sign of life for {:.1} s", silence.as_secs_f64()));
+        }
+        // Two that wait for each other in different calls are the usual mistake: both calls are named.
+        let elsewhere = self.board().and_then(|board| board.slot(self.topology.local_rank(rank) as usize).waiting());
+        let elsewhere = elsewhere.filter(|wait| wait.rank() != rank).map(|wait| {
+            let whom = if wait.rank() == self.me { "this one".into() } else { format!("rank {}", wait.rank()) };
+            format!(": it waits for {whom} in {}", waits::name(wait.code()))
+        });
+        Some(format!("rank {rank} is alive but has not come here{}", elsewhere.unwrap_or_default()))
     }
 
     fn frozen_neighbours(&self) -> Vec<u32> {
@@ -176,6 +225,7 @@ impl Seat {
         if rank == self.me {
             return;
         }
+        *self.blamed.lock().expect("no panic while held") = Some(Blame { rank, silent });
         if let Some(board) = self.board() {
             board.slot(self.my_slot()).blame_once(rank, silent);
         }

@@ -35,7 +35,7 @@ pub(crate) fn listen(seat: &Arc<Seat>, mut receiver: Box<dyn RecvHalf>) {
 
 fn take_note(seat: &Seat, message: Control) {
     match message {
-        Control::Down { rank, cause, detail, reported_by, blames } if rank < seat.topology.world() && rank != seat.me => {
+        Control::Down { rank, cause, detail, reported_by, blames, .. } if rank < seat.topology.world() && rank != seat.me => {
             // A neighbour's last word may stand on the board and not yet with the coordinator.
             let blames = blames.or_else(|| seat.blame_on_board(rank));
             seat.bury(rank, fate_of(&cause, &detail, reported_by, blames));

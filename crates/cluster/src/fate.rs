@@ -44,6 +44,8 @@ impl Fate {
 /// The fates of all ranks of a job.
 #[derive(Debug)]
 pub(crate) struct Fates {
+    /// This process, which lives whatever the others say.
+    me: u32,
     flags: Vec<AtomicU8>,
     /// Ranks whose process is certainly gone, whether they left politely or not.
     ended: Vec<AtomicBool>,
@@ -56,8 +58,9 @@ pub(crate) struct Fates {
 
 impl Fates {
     /// Everybody lives.
-    pub(crate) fn new(world: u32) -> Self {
+    pub(crate) fn new(world: u32, me: u32) -> Self {
         Fates {
+            me,
             flags: (0..world).map(|_| AtomicU8::new(ALIVE)).collect(),
             ended: (0..world).map(|_| AtomicBool::new(false)).collect(),
             downs: AtomicU32::new(0),
@@ -116,8 +119,9 @@ impl Fates {
             }
             return false;
         }
-        // Whom it blames is down too, even if no other word of that has come yet.
-        if let Some(culprit) = fate.blames.filter(|culprit| *culprit != rank && !self.is_over(*culprit)) {
+        // Whom it blames is down too, even if no other word of that has come yet; but not this process, which was only late.
+        let is_news = |culprit: &u32| *culprit != rank && *culprit != self.me && !self.is_over(*culprit);
+        if let Some(culprit) = fate.blames.filter(is_news) {
             let how = if fate.silent { "does not answer" } else { "is gone" };
             known.push((
                 culprit,
@@ -140,7 +144,8 @@ impl Fates {
         let _ = self.flags[rank as usize].compare_exchange(ALIVE, LEFT, Release, Relaxed);
     }
 
-    /// The rank all trouble began with among `concerned`, and its fate: blame is followed to its end.
+    /// The rank all trouble began with among `concerned`, and its fate: blame is followed as far as there are fates. One that
+    /// still blames somebody blames a rank that has none: it left in good order, or it is this process.
     pub(crate) fn culprit(&self, concerned: &[u32]) -> Option<(u32, Fate)> {
         let known = self.known.lock().expect("no panic while held");
         let mut suspect = known.iter().find(|(rank, _)| concerned.contains(rank))?;
@@ -159,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_first_account_of_a_death_stands() {
-        let fates = Fates::new(3);
+        let fates = Fates::new(3, 0);
         assert!(fates.mark_down(1, Fate::gone("was killed by signal 9")));
         assert!(!fates.mark_down(1, Fate::gone("closed its socket")));
         assert_eq!(fates.culprit(&[0, 1, 2]), Some((1, Fate::gone("was killed by signal 9"))));
@@ -167,7 +172,7 @@ mod tests {
 
     #[test]
     fn an_exact_account_replaces_a_vague_one() {
-        let fates = Fates::new(2);
+        let fates = Fates::new(2, 0);
         fates.mark_down(1, Fate::gone("closed its socket"));
         assert!(!fates.mark_down(1, Fate { exact: true, ..Fate::gone("was killed by signal 9") }), "the death itself is no news");
         fates.mark_down(1, Fate { exact: true, ..Fate::gone("something else") });
@@ -176,15 +181,26 @@ mod tests {
 
     #[test]
     fn blame_is_followed_to_the_rank_it_began_with() {
-        let fates = Fates::new(4);
+        let fates = Fates::new(4, 0);
         fates.mark_down(1, Fate { blames: Some(2), ..Fate::gone("exited") });
         assert_eq!(fates.culprit(&[0, 1, 2, 3]).map(|(rank, _)| rank), Some(2));
         assert!(fates.any_down() && fates.is_over(2));
     }
 
     #[test]
+    fn blame_that_leads_to_a_rank_without_a_fate_is_kept() {
+        let fates = Fates::new(4, 3);
+        fates.mark_left(2);
+        fates.mark_down(1, Fate { blames: Some(2), ..Fate::gone("exited") });
+        assert_eq!(fates.culprit(&[1]).map(|(rank, fate)| (rank, fate.blames)), Some((1, Some(2))), "rank 2 left in good order");
+        fates.mark_down(0, Fate { blames: Some(3), ..Fate::gone("exited") });
+        assert_eq!(fates.culprit(&[0]).map(|(rank, fate)| (rank, fate.blames)), Some((0, Some(3))));
+        assert!(!fates.is_over(3), "this process lives, whatever others say");
+    }
+
+    #[test]
     fn a_death_before_its_blamer_is_told_once() {
-        let fates = Fates::new(4);
+        let fates = Fates::new(4, 0);
         fates.mark_down(2, Fate::gone("was killed by signal 9"));
         fates.mark_down(1, Fate { blames: Some(2), ..Fate::gone("exited") });
         assert_eq!(fates.culprit(&[0, 1, 3]), Some((2, Fate::gone("was killed by signal 9"))));
@@ -192,7 +208,7 @@ mod tests {
 
     #[test]
     fn two_that_blame_each_other_do_not_spin() {
-        let fates = Fates::new(3);
+        let fates = Fates::new(3, 0);
         fates.mark_down(1, Fate { blames: Some(2), ..Fate::gone("exited") });
         fates.mark_down(2, Fate { blames: Some(1), ..Fate::gone("exited") });
         assert!(fates.culprit(&[0, 1, 2]).is_some());
@@ -200,7 +216,7 @@ mod tests {
 
     #[test]
     fn an_end_is_certain_only_when_the_kernel_or_the_launcher_says_so() {
-        let fates = Fates::new(4);
+        let fates = Fates::new(4, 0);
         fates.mark_down(1, Fate::gone("closed its socket"));
         let before = fates.deaths();
         assert!(fates.is_over(1) && !fates.has_ended(1));
@@ -212,7 +228,7 @@ mod tests {
 
     #[test]
     fn who_left_politely_is_not_down() {
-        let fates = Fates::new(2);
+        let fates = Fates::new(2, 0);
         fates.mark_left(1);
         assert!(fates.has_left(1) && !fates.any_down());
         assert!(!fates.mark_down(1, Fate::gone("its process ended")), "ending after leaving is no death");

@@ -14,7 +14,7 @@ use syncline_shm::board::State;
 use syncline_shm::heap::Heap;
 use syncline_shm::wait::Deadline;
 use syncline_transport::{DoorWaker, Link, LinkError};
-use syncline_wire::message::{Blame, Control};
+use syncline_wire::message::Control;
 
 use crate::barrier::{Barrier, GroupBarrier};
 use crate::bootstrap::{Launch, Launcher};
@@ -258,9 +258,8 @@ impl Job {
         if !self.seat.fork.is_original() || self.seat.leaving.swap(true, AcqRel) {
             return;
         }
-        let culprit = self.seat.fates.culprit(&self.seat.suspects(&[]));
         if let Some(line) = &self.seat.control {
-            let blame = culprit.map(|(rank, fate)| Blame { rank, silent: fate.silent });
+            let blame = self.seat.whom_to_blame();
             let reason: String = reason.chars().take(1000).collect();
             if let Some(coordinator) = &*self.coordinator.lock().expect("no panic while held") {
                 // It ends with this process, so it must have told the others before.

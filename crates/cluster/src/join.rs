@@ -92,6 +92,9 @@ fn enter(launch: &Launch, settings: &Settings, met: &mut Met, started: Instant, 
         tracing::warn!("rank {me} would go on after the death of a worker, but not all workers said so: the job ends with the first death");
     }
 
+    if topology.hosts().len() > 1 {
+        meet::check_interface(settings)?;
+    }
     let neighbours = topology.hosts()[topology.host_of(me)].ranks.clone();
     let inbox = Arc::new(Inbox::default());
     let switchboard = Switchboard::new(key, launch.epoch, me, topology.world(), instance, settings.transport, settings.encrypt);
@@ -162,7 +165,14 @@ fn knock(
     deadline: Deadline,
 ) -> Result<Welcomed, Error> {
     let myself = Who { rank: launch.rank.unwrap_or(0), host: member.host_name.clone(), pid: member.pid };
-    let join = Control::Join { member, world: launch.world, epoch: launch.epoch, started_by: launch.launcher.name().into() };
+    let join = Control::Join {
+        member,
+        world: launch.world,
+        epoch: launch.epoch,
+        started_by: launch.launcher.name().into(),
+        // The coordinator may have been started with another timeout, or long after this process began to look for it.
+        patience_ms: deadline.remaining().map(|left| left.as_millis() as u64),
+    };
     send_control(sender, &join, deadline).map_err(|error| lost_coordinator(launch, &error, started))?;
     let patience = deadline.extended(GRACE);
     let mut goes_on = false;
@@ -190,13 +200,19 @@ fn knock(
                     waited: started.elapsed(),
                 });
             }
-            Ok(Control::Down { rank, cause, detail, reported_by, blames }) => {
+            Ok(Control::Down { rank, cause, detail, reported_by, blames, host_name, pid }) => {
                 let fate = fate_of(&cause, &detail, reported_by, blames);
-                let rank = fate.blames.unwrap_or(rank);
+                let (who, how) = match fate.blames {
+                    Some(blamed) if blamed != rank => {
+                        (Who { rank: blamed, host: String::new(), pid: 0 }, format!("is to blame, says rank {rank}, which {}", fate.how))
+                    }
+                    _ => (Who { rank, host: host_name, pid }, fate.how),
+                };
+                let rank = who.rank;
                 return Err(Error::PeerLost {
                     operation: "start".into(),
-                    who: Who { rank, host: String::new(), pid: 0 },
-                    how: fate.how,
+                    who,
+                    how,
                     waited: started.elapsed(),
                     hint: format!("look at the output of rank {rank}"),
                 });

@@ -138,6 +138,24 @@ pub(crate) fn offers(listeners: &[SocketAddr], settings: &Settings) -> Vec<Socke
     offers
 }
 
+/// In a job of several hosts a choice of interfaces that leaves nothing to offer is a mistake: told at once, and not by a wait for
+/// somebody who cannot call.
+pub(crate) fn check_interface(settings: &Settings) -> Result<(), Error> {
+    let found = |wanted: Option<&str>| address::candidates(wanted).unwrap_or_default();
+    let Some(wanted) = settings.interface.as_deref().filter(|wanted| found(Some(wanted)).is_empty()) else { return Ok(()) };
+    let mut names: Vec<String> = found(None).into_iter().map(|candidate| candidate.interface).collect();
+    names.sort();
+    names.dedup();
+    let there = if names.is_empty() { "only loopback".into() } else { names.join(", ") };
+    Err(Error::Configuration {
+        detail: format!(
+            "start: the job spans hosts, and SYNCLINE_INTERFACE={wanted} names no interface by which the others could reach {}\n\
+             hint: it has {there}; names may be cut short (`eth` is any of eth0, eth1), several are separated by commas",
+            address::host_label()
+        ),
+    })
+}
+
 fn spec(launch: &Launch, settings: &Settings) -> Result<Spec, Error> {
     let mut job = [0; 16];
     getrandom::fill(&mut job).map_err(|error| Error::system("start: random numbers", error))?;

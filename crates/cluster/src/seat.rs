@@ -10,6 +10,7 @@ use syncline_shm::board::Board;
 use syncline_shm::fork::ForkGuard;
 use syncline_shm::wait::{Deadline, Patience};
 use syncline_transport::{Link, SendHalf, Severer};
+use syncline_wire::message::Blame;
 
 use crate::agree::Ledger;
 use crate::bootstrap::Launcher;
@@ -42,6 +43,8 @@ pub(crate) struct Seat {
     pub(crate) news: (Mutex<()>, Condvar),
     /// Nobody will answer on the control link any more.
     pub(crate) coordinator_lost: AtomicBool,
+    /// Whom this process blamed last for a failure of its own.
+    pub(crate) blamed: Mutex<Option<Blame>>,
     /// The coordinator has told everybody of a death; this process, if it hosts it, last of all.
     pub(crate) told: AtomicBool,
     /// The calls that all workers make alike, as far as this process knows of them.
@@ -77,7 +80,7 @@ impl Seat {
         let fork = ForkGuard::new().map_err(|error| Error::system("start: the page that notices forks", error))?;
         Ok(Seat {
             me,
-            fates: Fates::new(topology.world()),
+            fates: Fates::new(topology.world(), me),
             topology,
             timeout: settings.timeout,
             launcher,
@@ -91,6 +94,7 @@ impl Seat {
             leaving: AtomicBool::new(false),
             news: Default::default(),
             coordinator_lost: AtomicBool::new(false),
+            blamed: Mutex::default(),
             told: AtomicBool::new(false),
             ledger: Mutex::default(),
             notices: Mutex::default(),
@@ -211,7 +215,7 @@ impl Seat {
             && let Some(switchboard) = &self.switchboard
         {
             switchboard.sever(rank);
-            blamed.into_iter().for_each(|culprit| switchboard.sever(culprit));
+            blamed.into_iter().filter(|culprit| *culprit != self.me).for_each(|culprit| switchboard.sever(culprit));
         }
     }
 

@@ -110,7 +110,7 @@ impl Member {
             instance: [self.rank as u8; 16],
             local_rank_hint: None,
         };
-        Control::Join { member, world: self.world, epoch: self.epoch, started_by: "sim".into() }
+        Control::Join { member, world: self.world, epoch: self.epoch, started_by: "sim".into(), patience_ms: None }
     }
 
     fn hear(&mut self, message: Control, now: Duration) {

@@ -60,6 +60,10 @@ pub(crate) enum What<'a> {
     },
     AllToAll,
     Barrier,
+    /// What the leaders of the hosts found out about a call of this name. The calls of its hearers may differ: that may be the news.
+    Verdict {
+        name: &'static str,
+    },
     /// Messages that a function of the user's merges; `words` and `fingerprint` say what the user makes of it.
     Fold {
         words: &'a str,
@@ -74,7 +78,7 @@ impl What<'_> {
     /// The method's name.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            What::AllReduce { .. } | What::AllReduceLeaves { .. } => "all_reduce",
+            What::AllReduce { .. } | What::AllReduceLeaves { .. } | What::Fold { .. } => "all_reduce",
             What::Reduce { .. } => "reduce",
             What::Broadcast { .. } | What::BroadcastMessage { .. } => "broadcast",
             What::Gather { .. } => "gather",
@@ -83,7 +87,7 @@ impl What<'_> {
             What::ReduceScatter { .. } => "reduce_scatter",
             What::AllToAll => "all_to_all",
             What::Barrier => "barrier",
-            What::Fold { .. } => "fold",
+            What::Verdict { name } => name,
         }
     }
 
@@ -96,7 +100,7 @@ impl What<'_> {
             What::AllReduceLeaves { op, leaves } => leaves.iter().any(|(_, dtype, _)| !op.is_exact(*dtype)),
             What::Fold { .. } => true,
             What::Broadcast { .. } | What::BroadcastMessage { .. } | What::Gather { .. } | What::AllGather => false,
-            What::Scatter { .. } | What::AllToAll | What::Barrier => false,
+            What::Scatter { .. } | What::AllToAll | What::Barrier | What::Verdict { .. } => false,
         }
     }
 
@@ -118,6 +122,7 @@ impl What<'_> {
             What::BroadcastMessage { root: at } => root(begin().text("of", "a message"), at),
             What::Gather { root: at } | What::Scatter { root: at } => root(begin(), at),
             What::AllGather | What::AllToAll | What::Barrier => begin(),
+            What::Verdict { .. } => Fingerprint::of("verdict"),
             What::Fold { words, fingerprint } => begin().name(words).bytes("fingerprint", &fingerprint.0),
         }
         .finish()
@@ -137,13 +142,13 @@ impl fmt::Display for What<'_> {
                 }
                 f.write_str(if leaves.len() > LEAVES_TOLD { ", …" } else { "" })
             }
-            What::Reduce { dtype, op, count, root } => write!(f, "the {op} of {count} {dtype} to {root}"),
-            What::Broadcast { dtype, count, root } => write!(f, "{count} {dtype} from {root}"),
-            What::BroadcastMessage { root } => write!(f, "a message from {root}"),
-            What::Gather { root } => write!(f, "to {root}"),
-            What::Scatter { root } => write!(f, "from {root}"),
+            What::Reduce { dtype, op, count, root } => write!(f, "the {op} of {count} {dtype} to rank {root} of the group"),
+            What::Broadcast { dtype, count, root } => write!(f, "{count} {dtype} from rank {root} of the group"),
+            What::BroadcastMessage { root } => write!(f, "a message from rank {root} of the group"),
+            What::Gather { root } => write!(f, "to rank {root} of the group"),
+            What::Scatter { root } => write!(f, "from rank {root} of the group"),
             What::ReduceScatter { dtype, op, count } => write!(f, "the {op} of {count} {dtype}"),
-            What::AllGather | What::AllToAll | What::Barrier => Ok(()),
+            What::AllGather | What::AllToAll | What::Barrier | What::Verdict { .. } => Ok(()),
             What::Fold { words, .. } => f.write_str(words),
         }
     }
@@ -186,6 +191,18 @@ impl Call<'_> {
         self.what.fingerprint()
     }
 
+    /// An error of a part of this call, a link that could not be opened for example, as one of the whole.
+    pub(crate) fn renamed(&self, error: Error) -> Error {
+        match error {
+            Error::PeerLost { who, how, waited, hint, .. } => Error::PeerLost { operation: self.operation(), who, how, waited, hint },
+            Error::Timeout { missing, detail, waited, hint, .. } => {
+                Error::Timeout { operation: self.operation(), missing, detail, waited, hint }
+            }
+            Error::Interrupted { waited, .. } => Error::Interrupted { operation: self.operation(), waited },
+            other => other,
+        }
+    }
+
     /// The error of two ranks whose calls, in [`words`](Call::words), differ; the same on every rank that sees the same two.
     pub(crate) fn mismatch(first: (u32, &str), other: (u32, &str)) -> Error {
         let ((first, one), (other, two)) = (first, other);
@@ -194,6 +211,21 @@ impl Call<'_> {
             "rank {first} called {one}; rank {other} called {two}\nhint: all ranks of a group make the same calls in the same order"
         );
         Error::ContractMismatch { operation, detail }
+    }
+}
+
+/// The error of a call that comes after the `first` one that left this rank out of step: the same, as its cause is. Only a key
+/// that interrupted one call was not pressed for another.
+pub(crate) fn out_of_step(operation: &str, first: &Error) -> Error {
+    match first {
+        Error::Interrupted { operation: interrupted, .. } => Error::System {
+            operation: operation.into(),
+            detail: format!(
+                "the ranks of this group are out of step since a call of this one was interrupted ({interrupted})\n\
+                 hint: save what is needed and start the job again"
+            ),
+        },
+        other => other.clone(),
     }
 }
 

@@ -404,7 +404,7 @@ fn a_function_may_merge_messages_while_its_caller_does_something_else() {
             let (group, me) = (all(session), session.rank() as usize);
             let print = syncline_wire::Fingerprint::of("letters").finish();
             let merge = |mine: Vec<u8>, received: Vec<u8>| Ok([mine, received].concat());
-            let under_way = group.fold_start(vec![b'a' + me as u8], "joined", print, true, merge, how("here"));
+            let under_way = group.fold_start(vec![b'a' + me as u8], "joined".into(), print, true, merge, how("here"));
             let mut sum = vec![1_u8; 10];
             group.all_reduce(&mut sum, DType::U8, ReduceOp::Sum, true, how("")).expect("in its turn");
             let (mut joined, contributors) = under_way.wait(by()).expect("all agree");

@@ -150,14 +150,23 @@ fn control() -> impl Strategy<Value = Control> {
     let ranks = || vec(any::<u32>(), 0..10);
     prop_oneof![
         (1..=65_536u32)
-            .prop_flat_map(|world| (member(option::of(0..world)), Just(world), any::<u32>(), ".{0,40}"))
-            .prop_map(|(member, world, epoch, started_by)| Control::Join { member, world, epoch, started_by }),
+            .prop_flat_map(|world| (member(option::of(0..world)), Just(world), any::<u32>(), ".{0,40}", any::<Option<u64>>()))
+            .prop_map(|(member, world, epoch, started_by, patience_ms)| Control::Join { member, world, epoch, started_by, patience_ms }),
         (any::<u32>(), any::<u32>(), any::<[u8; 16]>(), any::<u64>(), vec(member(any::<u32>()), 0..6))
             .prop_map(|(rank, epoch, job, timeout_ms, roster)| Control::Welcome { rank, epoch, job, timeout_ms, roster }),
         text().prop_map(|reason| Control::Refused { reason }),
         any::<u64>().prop_map(|count| Control::Heartbeat { count }),
-        (any::<u32>(), down_cause(), text(), any::<Option<u32>>(), option::of(blame()))
-            .prop_map(|(rank, cause, detail, reported_by, blames)| Control::Down { rank, cause, detail, reported_by, blames }),
+        (any::<u32>(), down_cause(), text(), any::<Option<u32>>(), option::of(blame()), (".{0,40}", any::<u32>())).prop_map(
+            |(rank, cause, detail, reported_by, blames, (host_name, pid))| Control::Down {
+                rank,
+                cause,
+                detail,
+                reported_by,
+                blames,
+                host_name,
+                pid
+            }
+        ),
         blame().prop_map(Control::Blaming),
         Just(Control::Leaving),
         any::<u32>().prop_map(|rank| Control::Left { rank }),

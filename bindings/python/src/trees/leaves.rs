@@ -89,13 +89,22 @@ pub(crate) fn start_fold<'py>(
 
 /// What the user's function makes of two leaves; what it raises is kept.
 fn merged(raised: &Raised, function: &Py<PyAny>, mine: Value<'static>, received: Value<'static>) -> Result<Value<'static>, Error> {
+    let mut told = "an exception".to_owned();
     let merged = raised.by(|py| {
-        let (mine, received) = (to_python(py, mine)?, to_python(py, received)?);
-        let result = function.bind(py).call1((&mine, received))?;
-        let draft = Draft::of(if result.is_none() { &mine } else { &result }, "all_reduce")?;
-        Ok(message(py, "all_reduce", &draft)?.into_owned())
+        let call = || {
+            let (mine, received) = (to_python(py, mine)?, to_python(py, received)?);
+            let result = function.bind(py).call1((&mine, received))?;
+            let draft = Draft::of(if result.is_none() { &mine } else { &result }, "all_reduce")?;
+            Ok(message(py, "all_reduce", &draft)?.into_owned())
+        };
+        call().inspect_err(|error: &PyErr| told = first_line(error))
     });
-    merged.ok_or_else(|| Error::of_function("all_reduce", "the function that reduces raised an exception"))
+    merged.ok_or_else(|| Error::of_function("all_reduce", format!("the function that reduces raised {told}")))
+}
+
+/// An exception as the other nodes hear of it: its type and the beginning of what it says.
+fn first_line(error: &PyErr) -> String {
+    error.to_string().lines().next().unwrap_or_default().chars().take(200).collect()
 }
 
 /// Reduces an array and returns this node's part of the numbers.

@@ -63,7 +63,7 @@ pub(crate) struct RunOptions {
     pub(super) log_dir: Option<PathBuf>,
 
     /// How long a rank waits for its peers (SYNCLINE_TIMEOUT)
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = patience)]
     pub(super) timeout: Option<Duration>,
 
     /// How long the others may go on after a failure, or after Ctrl-C, before they are stopped
@@ -123,6 +123,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number).map_err(|_| "expected a number of seconds, zero or more".to_string())
 }
 
+/// The ranks refuse a timeout of nothing; once, here, is better than by each of them.
+fn patience(text: &str) -> Result<Duration, String> {
+    seconds(text).ok().filter(|time| !time.is_zero()).ok_or_else(|| "expected a number of seconds above 0".to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +175,8 @@ mod tests {
             (&["-n", "0", "x"][..], "at least one worker"),
             (&["-np", "4", "x"], "mpirun"),
             (&["--grace=-1", "x"], "zero or more"),
+            (&["--timeout=0", "x"], "above 0"),
+            (&["--timeout=inf", "x"], "above 0"),
             (&["--sevrers", "2", "x"], "--servers"),
             (&[], "COMMAND"),
         ] {

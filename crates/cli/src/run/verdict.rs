@@ -138,8 +138,11 @@ pub(super) fn summary(fates: &[Fate]) -> String {
         ranks.sort_unstable();
     }
     parts.sort();
-    let parts: Vec<String> = parts.into_iter().map(|(ranks, way)| format!("{} {way}", shown_ranks(&ranks))).collect();
-    parts.join("; ")
+    let told = |(ranks, way): (Vec<u32>, String)| match way.strip_prefix("was ") {
+        Some(rest) if ranks.len() > 1 => format!("{} were {rest}", shown_ranks(&ranks)),
+        _ => format!("{} {way}", shown_ranks(&ranks)),
+    };
+    parts.into_iter().map(told).collect::<Vec<String>>().join("; ")
 }
 
 fn shown_ranks(sorted: &[u32]) -> String {
@@ -200,6 +203,13 @@ mod tests {
              hint: SIGKILL comes from a person or, when memory ran out, from the kernel: `dmesg` tells which\n"
         );
         assert_eq!(verdict.exit_code(), 137);
+    }
+
+    #[test]
+    fn several_that_were_killed_are_several() {
+        let fates: Vec<Fate> = (0..2).map(|rank| fate(rank, Ended::Signal(9), None)).collect();
+        assert_eq!(summary(&fates), "ranks 0-1 were killed by signal 9 (SIGKILL)");
+        assert_eq!(summary(&fates[1..]), "rank 1 was killed by signal 9 (SIGKILL)");
     }
 
     #[test]

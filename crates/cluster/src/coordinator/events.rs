@@ -18,7 +18,7 @@ pub struct Spec {
     pub epoch: u32,
     /// The job's random name.
     pub job: [u8; 16],
-    /// How long the first member waits for the last; [`silent_after`](super::silent_after) says how long a remote member may be silent.
+    /// How long a member that does not say so waits for the last; [`silent_after`](super::silent_after) says how long a remote member may be silent.
     pub timeout: Duration,
     /// Whoever hosts the coordinator started the ranks and will say how each process ended: worth a short wait.
     pub knows_exits: bool,

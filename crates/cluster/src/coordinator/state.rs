@@ -18,6 +18,9 @@ mod tests;
 /// How long a closed connection waits for the launcher's word on how the process ended.
 const EXIT_NEWS: Duration = Duration::from_millis(150);
 
+/// Nobody waits longer for the others, whatever it says.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 #[derive(Debug)]
 struct Seat {
     info: MemberInfo,
@@ -33,12 +36,14 @@ struct Seat {
     /// Its process ended well, and when, while its last words may still be on their way.
     ended_well: Option<Duration>,
     last_heard: Duration,
+    /// When it stops waiting for those who have not come.
+    gives_up: Duration,
 }
 
 #[derive(Debug, PartialEq)]
 enum Phase {
     Waiting,
-    Gathering { since: Duration },
+    Gathering,
     Running,
     Finished,
 }
@@ -108,10 +113,7 @@ impl State {
 
     /// When `Event::Tick` is next needed; nothing happens by itself before that.
     pub fn next_tick(&self) -> Option<Duration> {
-        let gathering = match self.phase {
-            Phase::Gathering { since } => Some(since + self.spec.timeout),
-            _ => None,
-        };
+        let gathering = self.first_gives_up();
         let beating = self.seats.values().any(|seat| !seat.local && seat.connection.is_some()).then_some(self.next_beat);
         let closed = self.seats.values().filter_map(|seat| seat.closed.as_ref()).map(|(since, _)| *since + EXIT_NEWS).min();
         let ended = self.seats.values().filter_map(|seat| seat.ended_well).map(|since| since + EXIT_NEWS).min();
@@ -131,7 +133,7 @@ impl State {
 
     /// Whether somebody may still come.
     pub fn is_gathering(&self) -> bool {
-        matches!(self.phase, Phase::Waiting | Phase::Gathering { .. })
+        matches!(self.phase, Phase::Waiting | Phase::Gathering)
     }
 
     fn hear(&mut self, connection: ConnectionId, local: bool, message: Control, now: Duration) -> Vec<Action> {
@@ -140,7 +142,14 @@ impl State {
             seat.last_heard = now;
         }
         match (message, speaker) {
-            (Control::Join { member, world, epoch, .. }, None) => self.admit(connection, local, member, world, epoch, now),
+            (Control::Join { member, world, epoch, patience_ms, .. }, None) => {
+                let patience = patience_ms.map_or(self.spec.timeout, |millis| Duration::from_millis(millis).min(A_YEAR));
+                let rank = match self.seat_for(&member, world, epoch) {
+                    Ok(rank) => rank,
+                    Err(reason) => return Self::refuse(connection, reason),
+                };
+                self.admit(connection, local, member.with_rank(rank), now, now + patience)
+            }
             (Control::Leaving, Some(rank)) => self.leave(rank),
             (Control::Abort { blame, reason }, Some(rank)) => self.aborted(rank, blame, reason),
             (Control::Blaming(blame), Some(rank)) => {
@@ -205,20 +214,8 @@ impl State {
         verdicts.into_iter().flat_map(tell).collect()
     }
 
-    fn admit(
-        &mut self,
-        connection: ConnectionId,
-        local: bool,
-        member: MemberInfo<Option<u32>>,
-        world: u32,
-        epoch: u32,
-        now: Duration,
-    ) -> Vec<Action> {
-        let rank = match self.seat_for(&member, world, epoch) {
-            Ok(rank) => rank,
-            Err(reason) => return Self::refuse(connection, reason),
-        };
-        let member = member.with_rank(rank);
+    fn admit(&mut self, connection: ConnectionId, local: bool, member: MemberInfo, now: Duration, gives_up: Duration) -> Vec<Action> {
+        let rank = member.rank;
         self.seats.insert(
             rank,
             Seat {
@@ -231,10 +228,11 @@ impl State {
                 closed: None,
                 ended_well: None,
                 last_heard: now,
+                gives_up,
             },
         );
         if self.phase == Phase::Waiting {
-            self.phase = Phase::Gathering { since: now };
+            self.phase = Phase::Gathering;
         }
         let info = &self.seats[&rank].info;
         if let Some(death) = self.deaths.iter().find(|death| death.concerns(info)) {
@@ -386,9 +384,7 @@ impl State {
 
     fn tick(&mut self, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
-        if let Phase::Gathering { since } = self.phase
-            && now >= since + self.spec.timeout
-        {
+        if self.first_gives_up().is_some_and(|moment| now >= moment) {
             // Whoever heard of a death meanwhile knows why the job does not start.
             if self.deaths.is_empty() {
                 actions.extend(self.tell_all(&self.start_timeout()));
@@ -431,6 +427,11 @@ impl State {
         actions
     }
 
+    /// When the first of those who gather has waited long enough; without it the job cannot begin.
+    fn first_gives_up(&self) -> Option<Duration> {
+        self.seats.values().map(|seat| seat.gives_up).min().filter(|_| self.phase == Phase::Gathering)
+    }
+
     fn start_timeout(&self) -> Control {
         let missing: Vec<u32> = (0..self.spec.world()).filter(|rank| !self.seats.contains_key(rank)).collect();
         let text = missing
@@ -447,8 +448,17 @@ impl State {
     }
 
     fn down(&self, death: &Death) -> Control {
-        let blames = self.seats.get(&death.rank).and_then(|seat| seat.blames).filter(|blame| blame.rank < self.spec.world());
-        Control::Down { rank: death.rank, cause: death.cause.clone(), detail: death.detail.clone(), reported_by: death.reported_by, blames }
+        let seat = self.seats.get(&death.rank);
+        let Death { rank, cause, detail, reported_by } = death.clone();
+        Control::Down {
+            rank,
+            cause,
+            detail,
+            reported_by,
+            blames: seat.and_then(|seat| seat.blames).filter(|blame| blame.rank < self.spec.world()),
+            host_name: seat.map(|seat| seat.info.host_name.clone()).unwrap_or_default(),
+            pid: seat.map_or(0, |seat| seat.info.pid),
+        }
     }
 
     fn everybody_is_done(&self) -> bool {

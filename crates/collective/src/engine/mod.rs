@@ -13,7 +13,7 @@ use syncline_tensor::DType;
 use syncline_tensor::kernels::ReduceOp;
 use syncline_wire::Fingerprint;
 
-use crate::call::{Call, Failure, What};
+use crate::call::{Call, Failure, What, out_of_step};
 use crate::hosts::{Hosts, by_host};
 use crate::letters::Letters;
 use crate::links::{Ledger, Mesh, joined};
@@ -267,7 +267,7 @@ impl Collectives {
         merge: &mut Merge<'_>,
         how: How<'_>,
     ) -> Result<(Vec<u8>, u32), Error> {
-        self.shared.vigil.usable("fold")?;
+        self.shared.vigil.usable("all_reduce")?;
         self.shared.fold(self.shared.turn.ticket(), mine, What::Fold { words, fingerprint }, contributes, merge, how)
     }
 
@@ -275,14 +275,14 @@ impl Collectives {
     pub fn fold_start(
         &self,
         mine: Vec<u8>,
-        words: &'static str,
+        words: String,
         fingerprint: Fingerprint,
         contributes: bool,
         mut merge: impl FnMut(Vec<u8>, Vec<u8>) -> Result<Vec<u8>, Error> + Send + 'static,
         how: How<'_>,
     ) -> Pending<Vec<u8>> {
         self.start(mine, Ok(()), how, move |shared, ticket, message, how| {
-            let what = What::Fold { words, fingerprint };
+            let what = What::Fold { words: &words, fingerprint };
             let (folded, contributors) = shared.fold(ticket, std::mem::take(message), what, contributes, &mut merge, how)?;
             *message = folded;
             Ok(contributors)
@@ -467,8 +467,8 @@ impl Shared {
     ) -> Result<T, Error> {
         let started = Instant::now();
         let _turn = self.turn.wait(ticket, what.name(), how.by).inspect_err(|error| self.stray(error))?;
-        if let Some(error) = &*self.lock_astray() {
-            return Err(error.clone());
+        if let Some(first) = &*self.lock_astray() {
+            return Err(out_of_step(what.name(), first));
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { way, mesh, calls } = &mut *state;

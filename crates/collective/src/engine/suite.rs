@@ -260,6 +260,24 @@ fn a_message_crosses_between_hosts_once_each_way_and_leaders_carry_it() {
 }
 
 #[test]
+fn the_calls_after_one_that_was_interrupted_are_refused_and_not_interrupted() {
+    let over = std::sync::Barrier::new(2);
+    on_mortals("interrupted", By::Memory, (&[0, 1], &[&[0, 1]]), |group| {
+        group.barrier(how()).expect("all live");
+        if group.group().position() == 0 {
+            let pressed = How { by: soon().with_interrupt(|| true), ..how() };
+            assert_eq!(group.barrier(pressed).map_err(|error| error.kind()), Err(ErrorKind::Interrupted));
+            for _ in 0..2 {
+                let error = group.barrier(how()).expect_err("the other does not know");
+                assert!(error.kind() == ErrorKind::System && error.to_string().contains("was interrupted (barrier 1)"), "{error}");
+            }
+        }
+        over.wait();
+        group.shared.job.abort("it is out of step");
+    });
+}
+
+#[test]
 fn whoever_dies_while_a_function_merges_is_named_on_every_host() {
     let layout: Layout<'_> = (&[0, 1, 2, 3, 4], &[&[0, 1], &[2, 3, 4]]);
     let what = What::Fold { words: "kept", fingerprint: Fingerprint::NONE };

@@ -15,7 +15,7 @@ const SLICE: Duration = Duration::from_millis(100);
 pub(super) struct Turn {
     issued: AtomicU64,
     serving: AtomicU64,
-    /// Threads that wait for their ticket.
+    /// Tickets that somebody has to be woken for: threads wait for them, or they were given up and are still to be passed over.
     waiting: AtomicU64,
     /// Tickets that nobody will come with.
     given_up: Mutex<BTreeSet<u64>>,
@@ -71,10 +71,12 @@ impl Turn {
             }
             given_up = self.called_up.wait_timeout(given_up, by.slice(SLICE)).unwrap_or_else(PoisonError::into_inner).0;
         };
-        self.waiting.fetch_sub(1, SeqCst);
-        if outcome.is_err() {
-            given_up.insert(ticket.0);
-            self.call_up(&mut given_up);
+        match outcome {
+            Ok(()) => drop(self.waiting.fetch_sub(1, SeqCst)),
+            Err(_) => {
+                given_up.insert(ticket.0);
+                self.call_up(&mut given_up);
+            }
         }
         outcome
     }
@@ -83,6 +85,7 @@ impl Turn {
     fn call_up(&self, given_up: &mut BTreeSet<u64>) {
         while given_up.remove(&self.serving.load(SeqCst)) {
             self.serving.fetch_add(1, SeqCst);
+            self.waiting.fetch_sub(1, SeqCst);
         }
         self.called_up.notify_all();
     }
@@ -138,5 +141,21 @@ mod tests {
             drop(mine);
         });
         assert_eq!(*order.lock().unwrap(), ["second", "fourth"]);
+    }
+
+    #[test]
+    fn a_ticket_that_was_given_up_holds_up_nobody_who_comes_later() {
+        let turn = Turn::default();
+        let by = Deadline::after(Duration::from_secs(20));
+        let first = turn.wait(turn.ticket(), "first", by).expect("nobody is before it");
+        for _ in 0..2 {
+            assert!(turn.wait(turn.ticket(), "impatient", Deadline::after(Duration::ZERO)).is_err());
+        }
+        drop(first); // Nobody waits at this moment.
+        let started = Instant::now();
+        drop(turn.wait(turn.ticket(), "late", by).expect("nobody is before it"));
+        drop(turn.wait(turn.ticket(), "last", by).expect("nobody is before it"));
+        assert!(started.elapsed() < Duration::from_secs(10), "only a wait for a ticket that nobody holds takes that long");
+        assert_eq!(turn.waiting.load(SeqCst), 0);
     }
 }

@@ -128,9 +128,12 @@ impl<N: Neighbours> Hosts<N> {
             Some(Ok(count)) => count.to_le_bytes().to_vec(),
             None => Vec::new(),
         };
-        // The calls may differ here, and that is what the message is about.
-        let told = Call { number: 0, what: What::BroadcastMessage { root: 0 }, ..*call };
-        let words = near.broadcast_message(&told, &words, 0)?;
+        // The calls may differ here, and that is what the message is about; its own number tells nobody anything.
+        let told = Call { number: 0, what: What::Verdict { name: call.what.name() }, ..*call };
+        let words = near.broadcast_message(&told, &words, 0).map_err(|failure| match failure {
+            Failure::Agreed(error) => Failure::Agreed(call.renamed(error)),
+            Failure::Astray(error) => Failure::Astray(call.renamed(error)),
+        })?;
         match words[..] {
             [a, b, c, d] => Ok(u32::from_le_bytes([a, b, c, d])),
             _ => Err(Failure::Agreed(Refusal::decode(&words).into_error(&call.operation()))),

@@ -209,6 +209,7 @@ fn whoever_stays_away_is_named_on_every_host() {
         });
         for error in errors.iter().flatten() {
             assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::Timeout, Some(absent as u32)), "{error}");
+            assert!(!error.to_string().contains("broadcast"), "the operation is the caller's: {error}");
         }
         assert_eq!(errors.iter().flatten().count(), 3);
     }
@@ -273,6 +274,7 @@ fn whoever_dies_before_it_spoke_is_named_on_every_host() {
         });
         for error in errors.iter().flatten() {
             assert_eq!((error.kind(), error.who().map(|who| who.rank)), (ErrorKind::PeerLost, Some(1)), "{what}: {error}");
+            assert!(error.to_string().starts_with(what.name()), "the operation is the caller's: {error}");
         }
         assert_eq!(errors.iter().flatten().count(), 3);
     }

@@ -187,7 +187,7 @@ impl Mesh {
             None => Ok(()),
             Some(error) => {
                 self.close();
-                Err(Failure::Astray(renamed(error, call)))
+                Err(Failure::Astray(call.renamed(error)))
             }
         }
     }
@@ -230,17 +230,5 @@ impl Mesh {
         self.severers.drain(..).for_each(|severer| severer.sever());
         self.senders.iter_mut().for_each(|sender| *sender = None);
         self.receivers.iter_mut().for_each(|receiver| *receiver = None);
-    }
-}
-
-/// An error of a link that could not be opened, as one of the call that needed it.
-fn renamed(error: Error, call: &Call<'_>) -> Error {
-    match error {
-        Error::PeerLost { who, how, waited, hint, .. } => Error::PeerLost { operation: call.operation(), who, how, waited, hint },
-        Error::Timeout { missing, detail, waited, hint, .. } => {
-            Error::Timeout { operation: call.operation(), missing, detail, waited, hint }
-        }
-        Error::Interrupted { waited, .. } => Error::Interrupted { operation: call.operation(), waited },
-        other => other,
     }
 }

@@ -95,6 +95,7 @@ fn facts(what: &What<'_>) -> (u64, u64, u64) {
         What::Reduce { dtype, op, count, root } => (word(3, Some(dtype.code()), Some(op), root), count as u64, 0),
         What::Broadcast { dtype, count, root } => (word(4, Some(dtype.code()), None, root), count as u64, 0),
         What::BroadcastMessage { root } => (word(5, None, None, root), 0, 0),
+        What::Verdict { .. } => (word(14, None, None, 0), 0, 0),
         What::Gather { root } => (word(6, None, None, root), 0, 0),
         What::AllGather => (word(7, None, None, 0), 0, 0),
         What::Scatter { root } => (word(8, None, None, root), 0, 0),

@@ -31,7 +31,7 @@ impl Tree {
         let all = Value::List(leaves);
         let (folded, contributors) = match self.collectives() {
             None => (all.into_owned(), u32::from(contributes)),
-            Some(collectives) => fold(collectives, &all, print_of(structure), merge, contributes, how)?,
+            Some(collectives) => fold(collectives, &all, structure, print_of(structure), merge, contributes, how)?,
         };
         Ok((listed(folded)?, contributors))
     }
@@ -48,7 +48,7 @@ impl Tree {
         let mine = nest::to_message(&Value::List(leaves))?;
         let Some(collectives) = self.collectives() else { return Ok(Pending::over(mine, 1)) };
         let merge = move |mine: Vec<u8>, received: Vec<u8>| by_leaf(&mut merge, &mine, &received);
-        Ok(collectives.fold_start(mine, WORDS, print_of(structure), true, merge, how))
+        Ok(collectives.fold_start(mine, words_of(structure), print_of(structure), true, merge, how))
     }
 
     /// The leaves in what [`fold_leaves_start`](Tree::fold_leaves_start) gave.
@@ -57,8 +57,17 @@ impl Tree {
     }
 }
 
-/// What a fold by a function is called where calls differ.
-const WORDS: &str = "a function of the caller's";
+/// Leaves that are told one by one when two calls differ.
+const LEAVES_TOLD: usize = 8;
+
+/// What a reduction by a function is called where calls differ: the leaves, a line each in `structure`, are what may differ.
+fn words_of(structure: &str) -> String {
+    let mut lines = structure.lines();
+    // A leaf that is the whole value has no name before the colon.
+    let told: Vec<&str> = lines.by_ref().take(LEAVES_TOLD).map(|leaf| leaf.trim_start_matches(": ")).collect();
+    let more = if lines.next().is_some() { ", …" } else { "" };
+    format!("by a function of the caller's, of {}{more}", told.join(", "))
+}
 
 fn print_of(structure: &str) -> Fingerprint {
     Fingerprint::of("leaves").text("structure", structure).finish()
@@ -77,13 +86,15 @@ fn listed(folded: Value<'static>) -> Result<Vec<Value<'static>>, Error> {
 pub(super) fn fold(
     collectives: &Collectives,
     value: &Value<'_>,
-    structure: Fingerprint,
+    structure: &str,
+    fingerprint: Fingerprint,
     merge: &mut LeafMerge<'_>,
     contributes: bool,
     how: How<'_>,
 ) -> Result<(Value<'static>, u32), Error> {
     let mut fold = |mine: Vec<u8>, received: Vec<u8>| by_leaf(merge, &mine, &received);
-    let (message, contributors) = collectives.fold(nest::to_message(value)?, WORDS, structure, contributes, &mut fold, how)?;
+    let (message, contributors) =
+        collectives.fold(nest::to_message(value)?, &words_of(structure), fingerprint, contributes, &mut fold, how)?;
     Ok((nest::from_message(&message)?.into_owned(), contributors))
 }
 
@@ -103,4 +114,17 @@ fn by_leaf(merge: &mut LeafMerge<'_>, mine: &[u8], received: &[u8]) -> Result<Ve
         Ok(())
     })?;
     nest::to_message(&mine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_with_a_function_show_what_they_differ_in() {
+        assert_eq!(words_of(": float64 (3,)"), "by a function of the caller's, of float64 (3,)");
+        assert_eq!(words_of("a: float64 (3,)\nb: number"), "by a function of the caller's, of a: float64 (3,), b: number");
+        let many: Vec<String> = (0..9).map(|index| format!("{index}: number")).collect();
+        assert!(words_of(&many.join("\n")).ends_with(", 7: number, …"));
+    }
 }

@@ -209,8 +209,8 @@ impl Tree {
             Reduce::By(op) => reduce_numbers(collectives, value, *op, contributes, how),
             Reduce::With(merge) => {
                 let mut value = value;
-                let structure = nest::fingerprint(&mut value)?;
-                leaves::fold(collectives, &value, structure, &mut **merge, contributes, how)
+                let (structure, fingerprint) = (nest::structure(&mut value)?, nest::fingerprint(&mut value)?);
+                leaves::fold(collectives, &value, &structure, fingerprint, &mut **merge, contributes, how)
             }
         }
     }

@@ -133,6 +133,19 @@ pub(super) fn fingerprint(value: &mut Value<'_>) -> Result<Fingerprint, Error> {
     Ok(description.expect("it was put back").finish())
 }
 
+/// The leaves of a value for people, a line each: `layers.0.weight: float32 (3, 2)`.
+pub(super) fn structure(value: &mut Value<'_>) -> Result<String, Error> {
+    let mut lines = Vec::new();
+    walk(value, &mut |path, leaf| {
+        lines.push(match leaf {
+            Value::Tensor(tensor) => format!("{path}: {} {}", tensor.dtype(), tensor.shape()),
+            _ => format!("{path}: {}", leaf.type_name()),
+        });
+        Ok(())
+    })?;
+    Ok(lines.join("\n"))
+}
+
 /// A value as one message: eight bytes of length, its structure, its bulk.
 pub(super) fn to_message(value: &Value<'_>) -> Result<Vec<u8>, Error> {
     let encoded = value.encode(&Limits::default()).map_err(unreadable)?;

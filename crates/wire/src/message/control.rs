@@ -28,6 +28,8 @@ pub enum Control {
         epoch: u32,
         /// What started me (`syncline run`, `mpirun`, …), for the error that names a missing rank.
         started_by: String,
+        /// For how long I wait for the others; `None` leaves it to the coordinator.
+        patience_ms: Option<u64>,
     },
     /// Coordinator: everyone is here, this is who they are.
     Welcome {
@@ -64,6 +66,10 @@ pub enum Control {
         reported_by: Option<u32>,
         /// Whom it blamed before it went.
         blames: Option<Blame>,
+        /// Where it ran, for people who do not know its roster yet; empty if it never came.
+        host_name: String,
+        /// Its process id; 0 if it never came.
+        pid: u32,
     },
     /// Member: I am done and leave in good order.
     Leaving,
@@ -250,7 +256,7 @@ impl Control {
 
     fn check(&self) -> Result<()> {
         match self {
-            Control::Join { member, world, epoch: _, started_by } => {
+            Control::Join { member, world, epoch: _, started_by, patience_ms: _ } => {
                 member.check()?;
                 cap("name of a launcher", started_by.len(), MAX_NAME)?;
                 check_world(*world)?;
@@ -264,7 +270,10 @@ impl Control {
                 roster.iter().try_for_each(MemberInfo::check)
             }
             Control::Refused { reason } | Control::Abort { reason, .. } => check_text(reason),
-            Control::Down { detail, .. } => check_text(detail),
+            Control::Down { detail, host_name, .. } => {
+                cap("host name", host_name.len(), MAX_NAME)?;
+                check_text(detail)
+            }
             Control::StartTimeout { arrived, missing, text } => {
                 cap("roster", arrived.len(), MAX_ROSTER)?;
                 arrived.iter().try_for_each(MemberInfo::check)?;
@@ -367,7 +376,7 @@ mod tests {
     }
 
     fn join(member: MemberInfo<Option<u32>>) -> Control {
-        Control::Join { member, world: 4, epoch: 1, started_by: "syncline run".into() }
+        Control::Join { member, world: 4, epoch: 1, started_by: "syncline run".into(), patience_ms: Some(30_000) }
     }
 
     /// Encodes without asking `check`, as a hostile peer would.
@@ -428,7 +437,8 @@ mod tests {
 
     #[test]
     fn a_world_of_none_or_of_millions_is_refused() {
-        let with_world = |world| Control::Join { member: member(0).with_rank(None), world, epoch: 0, started_by: String::new() };
+        let with_world =
+            |world| Control::Join { member: member(0).with_rank(None), world, epoch: 0, started_by: String::new(), patience_ms: None };
         refused_on_both_sides(with_world(0), WireError::Field { message: "control message", field: "world", cause: "is empty" });
         refused_on_both_sides(with_world(1 << 20), WireError::TooLarge { part: "world", len: 1 << 20, max: 65_536 });
     }

@@ -63,10 +63,26 @@ fn member(rank: u32) -> MemberInfo {
 /// Every control message, in the order of their numbers.
 pub(crate) fn controls() -> Vec<(&'static str, Control)> {
     let call = |operation: &str, line: u32| Call { operation: operation.into(), site: format!("train.py:{line}") };
-    let down =
-        |cause| Control::Down { rank: 2, cause, detail: "d".into(), reported_by: Some(1), blames: Some(Blame { rank: 3, silent: true }) };
+    let down = |cause| Control::Down {
+        rank: 2,
+        cause,
+        detail: "d".into(),
+        reported_by: Some(1),
+        blames: Some(Blame { rank: 3, silent: true }),
+        host_name: "h".into(),
+        pid: 9,
+    };
     vec![
-        ("join as rank 1 of 4", Control::Join { member: member(0).with_rank(Some(1)), world: 4, epoch: 0, started_by: "mpirun".into() }),
+        (
+            "join as rank 1 of 4",
+            Control::Join {
+                member: member(0).with_rank(Some(1)),
+                world: 4,
+                epoch: 0,
+                started_by: "mpirun".into(),
+                patience_ms: Some(30_000),
+            },
+        ),
         ("welcome to a world of one", Control::Welcome { rank: 0, epoch: 1, job: [0x0b; 16], timeout_ms: 30_000, roster: vec![member(0)] }),
         ("refused", Control::Refused { reason: "wrong world".into() }),
         ("heartbeat", Control::Heartbeat { count: 300 }),

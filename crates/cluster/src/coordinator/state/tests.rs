@@ -28,7 +28,7 @@ fn assembled(workers: u32, servers: u32, going_on: &[u32]) -> (State, Vec<Action
         if rank >= workers {
             member.role = RoleCode::Server;
         }
-        let join = Control::Join { member, world: workers + servers, epoch: 0, started_by: "test".into() };
+        let join = Control::Join { member, world: workers + servers, epoch: 0, started_by: "test".into(), patience_ms: None };
         let first = going_on.contains(&rank).then_some(Control::GoesOn);
         for message in first.into_iter().chain([join]) {
             told = state.on(Event::Said { connection: rank.into(), local: true, message }, at(0));
@@ -73,12 +73,46 @@ fn who_closed_first_died_first_whatever_order_the_launcher_hears() {
 }
 
 #[test]
+fn the_first_member_that_waits_no_longer_ends_the_gathering_whatever_the_coordinators_own_time() {
+    let spec = Spec { workers: 3, servers: 0, epoch: 0, job: [0; 16], timeout: at(5000), knows_exits: true, how_ranks_start: Vec::new() };
+    for (patience, over) in [([Some(2000), Some(9000)], 2000), ([Some(9000), Some(9000)], 9000), ([None, Some(9000)], 5000)] {
+        let mut state = State::new(spec.clone());
+        for (rank, patience_ms) in (0..).zip(patience) {
+            let member = member_on(rank, 1).with_rank(Some(rank));
+            let message = Control::Join { member, world: 3, epoch: 0, started_by: "test".into(), patience_ms };
+            assert!(state.on(Event::Said { connection: rank.into(), local: true, message }, at(0)).is_empty());
+        }
+        assert!(state.on(Event::Tick, at(over - 1)).is_empty());
+        assert_eq!(state.next_tick(), Some(at(over)));
+        let told = state.on(Event::Tick, at(over));
+        let names_rank_2 =
+            |action: &&Action| matches!(action, Action::Send { message: Control::StartTimeout { missing, .. }, .. } if *missing == [2]);
+        assert_eq!(told.iter().filter(names_rank_2).count(), 2, "{patience:?}: {told:?}");
+    }
+}
+
+#[test]
+fn a_death_while_they_gather_is_told_with_host_and_process_id() {
+    let spec = Spec { workers: 3, servers: 0, epoch: 0, job: [0; 16], timeout: at(5000), knows_exits: false, how_ranks_start: Vec::new() };
+    let mut state = State::new(spec);
+    for rank in 0..2 {
+        let member = member_on(rank, 1).with_rank(Some(rank));
+        let message = Control::Join { member, world: 3, epoch: 0, started_by: "test".into(), patience_ms: None };
+        state.on(Event::Said { connection: rank.into(), local: true, message }, at(0));
+    }
+    let dead = member_on(1, 1);
+    let told = state.on(Event::Closed { connection: 1, detail: String::new() }, at(10));
+    let is_known = |action: &Action| matches!(action, Action::Send { message: Control::Down { rank: 1, host_name, pid, .. }, .. } if *host_name == dead.host_name && *pid == dead.pid);
+    assert!(told.iter().any(is_known), "{told:?}");
+}
+
+#[test]
 fn who_waited_long_for_the_last_rank_is_not_silent() {
     let spec = Spec { workers: 2, servers: 0, epoch: 0, job: [0; 16], timeout: at(6000), knows_exits: false, how_ranks_start: Vec::new() };
     let mut state = State::new(spec);
     let join = |rank: u32| {
         let member = member_on(rank, u64::from(rank)).with_rank(Some(rank));
-        let message = Control::Join { member, world: 2, epoch: 0, started_by: "test".into() };
+        let message = Control::Join { member, world: 2, epoch: 0, started_by: "test".into(), patience_ms: None };
         Event::Said { connection: rank.into(), local: false, message }
     };
     assert!(deaths(&state.on(join(1), at(0))).is_empty());
