@@ -70,6 +70,12 @@ def test_torch_trains(stage: Stage, launcher: str, n: int) -> None:
 
 
 @jobs
+def test_torch_trains_models_that_do_not_use_all_of_themselves(stage: Stage, launcher: str, n: int) -> None:
+    """Unused and unfrozen layers, groups added later, sparse embeddings: as in one process, and the same on all workers."""
+    check(stage, "torch_uncommon.py", "torch", launcher=launcher, n=n)
+
+
+@jobs
 def test_torch_distributed_has_a_backend(stage: Stage, launcher: str, n: int) -> None:
     check(stage, "torch_backend.py", "torch", launcher=launcher, n=n)
 
