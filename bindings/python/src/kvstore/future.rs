@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use syncline::kvstore::{Pending, RowSparse, Tensor};
 
-use super::values::{Target, array_of, listed, python_rows};
+use super::values::{Purpose, Target, array_of, listed, python_rows};
 use crate::parental::Parental;
 use crate::{errors, interrupt, job};
 
@@ -61,7 +61,7 @@ impl StoreFuture {
                     Some(out) => {
                         let targets = listed(out.bind(py)).unwrap_or_else(|| vec![out.bind(py).clone()]);
                         for (target, rows) in targets.iter().zip(&rows) {
-                            super::values::fill_rows(target, RowSparse::clone(rows))?;
+                            Target::of(target, self.purpose())?.fill_rows(RowSparse::clone(rows), self.operation, py)?;
                         }
                         out.bind(py).clone()
                     }
@@ -95,6 +95,10 @@ impl StoreFuture {
         StoreFuture { coming: Parental::new(coming), operation, patience, out, many, here: Mutex::default() }
     }
 
+    fn purpose(&self) -> Purpose<'static> {
+        Purpose { operation: self.operation, key: None }
+    }
+
     fn here(&self) -> std::sync::MutexGuard<'_, Option<Py<PyAny>>> {
         self.here.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +113,7 @@ impl StoreFuture {
         let of_keys = if self.many { listed(out).unwrap_or_default() } else { vec![out.clone()] };
         for (outputs, tensor) in of_keys.iter().zip(arrays) {
             for output in listed(outputs).unwrap_or_else(|| vec![outputs.clone()]) {
-                let mut target = Target::of(&output)?;
+                let mut target = Target::of(&output, self.purpose())?;
                 target.fill(tensor, self.operation, py)?;
                 target.finish(false)?;
             }
