@@ -49,6 +49,9 @@ def all_reduce(tree: Any, op: str = "mean") -> Any:
 
 def broadcast(tree: Any, root: int = 0) -> Any:
     """Worker ``root``'s ``tree``; the others' has the same structure and shapes."""
+    workers = job_tree().nodes
+    if not 0 <= root < workers:
+        raise ConfigurationError(f"broadcast: root={root} is none of the workers 0 to {workers - 1}")
     leaves, structure = jax.tree_util.tree_flatten(tree)
     arrays = [_copy(np.asarray(leaf)) for leaf in leaves]
     job_tree().broadcast([array.reshape(-1).view(np.uint8) for array in arrays], root + 1)  # fills the others' in place

@@ -74,7 +74,7 @@ impl Store {
             return self.call(py, "push", |store, by| store.raw().push(&pushes, by)).map(|()| None);
         }
         let pending = self.call(py, "push", |store, by| store.raw().push_async(&pushes, priority, by))?;
-        Ok(Some(StoreFuture::new(Coming::Nothing(pending), "push", self.timeout, None, keys.many)))
+        Ok(Some(StoreFuture::new(Coming::Nothing(pending), "push", None, keys.many)))
     }
 
     /// Copies stored values into `out`, or into new arrays; row-sparse outputs are left alone unless `ignore_sparse` is off.
@@ -95,7 +95,7 @@ impl Store {
             }
             let pending = self.call(py, "pull", |store, by| store.raw().pull_async(&wanted, priority, by))?;
             let out = out.map(|out| out.clone().unbind());
-            let future = StoreFuture::new(Coming::Arrays(pending), "pull", self.timeout, out, keys.many);
+            let future = StoreFuture::new(Coming::Arrays(pending), "pull", out, keys.many);
             return Ok(Bound::new(py, future)?.into_any());
         }
         match out {
@@ -127,7 +127,7 @@ impl Store {
         let pushes = pushes(&keys, &values);
         if !wait {
             let pending = self.call(py, "pushpull", |store, by| store.raw().push_pull_async(&pushes, priority, by))?;
-            let future = StoreFuture::new(Coming::Arrays(pending), "pushpull", self.timeout, Some(out.clone().unbind()), keys.many);
+            let future = StoreFuture::new(Coming::Arrays(pending), "pushpull", Some(out.clone().unbind()), keys.many);
             return Ok(Bound::new(py, future)?.into_any());
         }
         if Keys::collide(&items, &targets) {
@@ -200,7 +200,7 @@ impl Store {
             }
             let pending = self.call(py, "row_sparse_pull", |store, by| store.raw().row_sparse_pull_async(&wanted, priority, by))?;
             let out = out.map(|out| out.clone().unbind());
-            let future = StoreFuture::new(Coming::Rows(pending), "row_sparse_pull", self.timeout, out, keys.many);
+            let future = StoreFuture::new(Coming::Rows(pending), "row_sparse_pull", out, keys.many);
             return Ok(Bound::new(py, future)?.into_any());
         }
         let Some(out) = out else {

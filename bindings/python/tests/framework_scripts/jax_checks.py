@@ -76,6 +76,14 @@ for wrong in (lambda: slj.all_reduce(jnp.ones(2), "median"), lambda: slj.all_red
 
 everybody = slj.broadcast({"a": jnp.arange(3) + me, "b": jnp.full(2, me, jnp.bfloat16)}, root=W - 1)
 assert everybody["a"].tolist() == [W - 1, W, W + 1] and (everybody["b"] == W - 1).all()
+for root in (W, -1):
+    try:
+        slj.broadcast(jnp.zeros(2), root=root)
+    except ValueError as error:
+        assert f"root={root} is none of the workers 0 to {W - 1}" in str(error), error
+    else:
+        raise AssertionError(f"root={root} was taken")
+
 
 
 # Under jit: once per call, in order, arrays of some size too.
