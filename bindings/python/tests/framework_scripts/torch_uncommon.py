@@ -151,6 +151,25 @@ for twin in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
     assert len(twin.state) == len(made.state) == 4
     twin.step()
 
+# A model's own parameters go into stores and tables and are filled by them; what has no plain memory is refused by name.
+line = nn.Linear(3, 2)
+kv, table = sl.kvstore.create("local"), sl.ArrayTable(6)
+kv.init("w", line.weight)
+kv.push("w", torch.ones(2, 3))
+assert kv.pull("w", out=line.weight) is line.weight and (line.weight == 1).all() and line.weight.requires_grad
+table.add(line.weight)
+sl.barrier()
+table.get(out=line.weight)
+assert (line.weight == W).all()
+assert (sl.aggregate(line.weight, "max") == W).all()
+try:
+    kv.push("w", torch.ones(2, 3).to_sparse())
+except sl.ShapeMismatch as error:
+    assert str(error).startswith("push: key w: "), error
+else:
+    raise AssertionError("a sparse tensor passed for an array")
+sl.barrier()
+
 # Two optimizers that workers step in different orders: an error that says so, and never the gradients of the other one.
 pair = [nn.Linear(2, 2), nn.Linear(2, 2)]
 both = [slt.DistributedOptimizer(torch.optim.SGD(each.parameters(), lr=0.1)) for each in pair]
