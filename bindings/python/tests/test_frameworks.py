@@ -80,7 +80,7 @@ def test_torch_distributed_has_a_backend(stage: Stage, launcher: str, n: int) ->
     check(stage, "torch_backend.py", "torch", launcher=launcher, n=n)
 
 
-@few
+@jobs
 def test_jax_reduces_trees(stage: Stage, launcher: str, n: int) -> None:
     check(stage, "jax_checks.py", "jax", launcher=launcher, n=n)
 

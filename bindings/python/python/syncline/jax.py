@@ -123,15 +123,11 @@ class _Buffers(NamedTuple):
 def _reduced(leaves: Sequence[Any], op: str) -> list[Any]:
     tree = job_tree()
     buffers = _gathered(leaves)
+    if op == "mean":  # refused alone, too: who writes a program sees it before the job does
+        whole = [dtype for array, dtype in zip(buffers.arrays, buffers.dtypes, strict=True) if array.dtype.kind in "biu"]
+        if whole:
+            raise DTypeMismatch(f"all_reduce: the mean of {whole[0]} is no {whole[0]}\nhint: use floating point, or sum")
     if tree.nodes > 1 and buffers.arrays:
-        if op == "mean":
-            whole = [
-                dtype for array, dtype in zip(buffers.arrays, buffers.dtypes, strict=True) if array.dtype.kind in "biu"
-            ]
-            if whole:
-                raise DTypeMismatch(
-                    f"all_reduce: the mean of {whole[0]} is no {whole[0]}\nhint: use floating point, or sum"
-                )
         names = [str(place) for place in range(len(buffers.plain))]
         _native.reduce_leaves(tree, buffers.plain, buffers.dtypes, names, op, True)
     return buffers.arrays

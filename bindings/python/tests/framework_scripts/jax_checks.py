@@ -66,7 +66,11 @@ shared[:] = me
 seen = jnp.from_dlpack(shared)
 assert seen.unsafe_buffer_pointer() == shared.ctypes.data and (seen == me).all()
 
-for wrong in (lambda: slj.all_reduce(jnp.ones(2), "median"), lambda: slj.all_reduce_gradients("nothing")):
+for wrong in (
+    lambda: slj.all_reduce(jnp.ones(2), "median"),
+    lambda: slj.all_reduce_gradients("nothing"),
+    lambda: slj.all_reduce(jnp.arange(2)),  # no mean of whole numbers, alone or not
+):
     try:
         wrong()
     except ValueError:
@@ -83,7 +87,6 @@ for root in (W, -1):
         assert f"root={root} is none of the workers 0 to {W - 1}" in str(error), error
     else:
         raise AssertionError(f"root={root} was taken")
-
 
 
 # Under jit: once per call, in order, arrays of some size too.
