@@ -141,6 +141,24 @@ for sparse in (torch.optim.SGD, torch.optim.SparseAdam, torch.optim.Adagrad):
     model = same(f"sparse gradients, {sparse.__name__}", Words, for_words(sparse), looked_up)
     assert model.words.weight.grad.is_sparse
 
+
+
+# A gradient may be sparse on one worker and whole on another, from the first step on or later.
+def sparse_here_whole_there(model, step, worker):
+    table, ids = model.weight, batches[step, worker]
+    if worker == step % W:
+        vectors = nn.functional.embedding(ids, table, sparse=True)
+    else:
+        vectors = nn.functional.one_hot(ids, 20).float() @ table
+    return nn.functional.mse_loss(vectors[:, :2], y[step, worker])
+
+
+def plain(model):
+    return [torch.optim.SGD(model.parameters(), lr=0.1)]
+
+
+same("sparse here, whole there", lambda: nn.Embedding(20, 4), plain, sparse_here_whole_there, forgetting)
+
 # A copy has parameters of its own: it is the optimizer that it was before, and can be stored like one.
 model = Net()
 made = slt.DistributedOptimizer(torch.optim.Adam(model.parameters(), lr=0.1))

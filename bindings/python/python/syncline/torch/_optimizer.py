@@ -154,12 +154,14 @@ class _Gradients:
         self.place(parameters)
         self._start_until(len(self._buckets))
         self._next = 0
+        wholes: dict[int, torch.Tensor] = {}
         for bucket in self._buckets:
-            for parameter in bucket.wait():
+            for parameter, whole in bucket.wait():
                 self._sparse.append(parameter)
                 self._bucket_of[id(parameter)] = None
+                wholes[id(parameter)] = whole
         self._buckets = [bucket for bucket in self._buckets if not bucket.empty]
-        _sparse.exchange(self._tree, self._sparse, self._op)
+        _sparse.exchange(self._tree, self._sparse, wholes, self._op)
         self.finished = True
 
     def _place(self, parameter: torch.Tensor) -> None:
@@ -254,8 +256,10 @@ class _Bucket:
         array = memory(self._flat if self._flat.device.type == "cpu" else self._flat.cpu())
         self.started = array, start(self._tree, array, REDUCIBLE[self.kind[0]], self._op, self._name)
 
-    def wait(self) -> list[torch.Tensor]:
-        """Lets every ``grad`` be everybody's, except those that turned out to be sparse: they are returned, and gone from here."""
+    def wait(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Lets every ``grad`` be everybody's, except those that turned out to be sparse: these parameters are returned, with what
+        workers whose gradients are not sparse have brought, and gone from here.
+        """
         if self.started is None:
             return []
         array, reduction = self.started
@@ -268,13 +272,15 @@ class _Bucket:
         sparse = []
         for parameter, view, (used, rows) in zip(self._parameters, self._views, self._notes.tolist(), strict=True):
             if rows:
-                sparse.append(parameter)
+                sparse.append((parameter, view))
+                if parameter.grad is not None and not parameter.grad.is_sparse:
+                    parameter.grad = None  # it is in the view
             else:
                 parameter.grad = view if used else None
         for key in self._counts:
             self._counts[key] = 0
         if sparse:
-            self._leave(sparse)
+            self._leave([parameter for parameter, _ in sparse])
         return sparse
 
     def _leave(self, leaving: list[torch.Tensor]) -> None:

@@ -6,7 +6,7 @@ step sends grows with the rows of its batch and not with the table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,14 +17,22 @@ from syncline.torch._tensors import memory
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}  # halves are added up in float32
 
 
-def exchange(tree: _native.Tree, parameters: Sequence[torch.Tensor], op: str) -> None:
-    """Lets every ``grad`` be the sparse sum or mean of everybody's; None stays where nobody has one."""
+def exchange(
+    tree: _native.Tree, parameters: Sequence[torch.Tensor], wholes: Mapping[int, torch.Tensor], op: str
+) -> None:
+    """Lets every ``grad`` be the sparse sum or mean of everybody's; None stays where nobody has one.
+
+    ``wholes`` has what was combined already, by ``id``: the part of workers whose gradients were not sparse this time.
+    """
     if not parameters:
         return
     gathered = tree.all_gather([_parts(each) for each in parameters])
     for place, parameter in enumerate(parameters):
         brought = [each[place] for each in gathered if each[place]]
         parameter.grad = _combined(parameter, brought, tree.nodes if op == "mean" else 1) if brought else None
+        whole = wholes.get(id(parameter))
+        if parameter.grad is not None and whole is not None and bool(whole.any()):
+            parameter.grad = (parameter.grad + whole.to_sparse(1)).coalesce()
 
 
 def _parts(parameter: torch.Tensor) -> list[Any]:
