@@ -232,3 +232,29 @@ def test_a_future_that_waits_for_a_silent_worker_names_it(stage: Stage, waiting:
 def test_a_time_that_is_none_is_refused_by_futures_of_trees() -> None:
     with pytest.raises(sl.ConfigurationError, match="timeout=-1 is not a time to wait"):
         sl.NullTree().all_reduce_async(np.ones(3)).wait(timeout=-1)
+
+
+def test_a_second_thread_that_waits_for_a_reduction_keeps_to_its_own_timeout(stage: Stage) -> None:
+    _, waiter = stage.start_ranks(
+        2,
+        """
+        import os, signal, threading, time
+        import numpy as np
+        import syncline as sl
+        sl.init(timeout=60)
+        sl.barrier()
+        if sl.rank() == 0:
+            signal.pause()
+        coming = sl.tree().all_reduce_async(np.ones(3))
+        threading.Thread(target=coming.wait, daemon=True).start()
+        began = time.monotonic()
+        for _ in range(20):  # the other thread is in before the last of them, whoever was first
+            try:
+                coming.wait(timeout=0.05)
+            except sl.Timeout:
+                pass
+        print("given up" if time.monotonic() - began < 30 else "deaf", flush=True)
+        os._exit(0)
+        """,
+    )
+    assert waiter.wait_for_line("") == "given up"
