@@ -70,11 +70,17 @@ def test_torch_trains(stage: Stage, launcher: str, n: int) -> None:
 
 
 @jobs
+def test_torch_trains_models_that_do_not_use_all_of_themselves(stage: Stage, launcher: str, n: int) -> None:
+    """Unused and unfrozen layers, groups added later, sparse embeddings: as in one process, and the same on all workers."""
+    check(stage, "torch_uncommon.py", "torch", launcher=launcher, n=n)
+
+
+@jobs
 def test_torch_distributed_has_a_backend(stage: Stage, launcher: str, n: int) -> None:
     check(stage, "torch_backend.py", "torch", launcher=launcher, n=n)
 
 
-@few
+@jobs
 def test_jax_reduces_trees(stage: Stage, launcher: str, n: int) -> None:
     check(stage, "jax_checks.py", "jax", launcher=launcher, n=n)
 
@@ -178,16 +184,35 @@ def test_a_missing_framework_says_what_to_install(stage: Stage, module: str, adv
         import sys
         for name in ("torch", "keras", "jax", "theano", "pytensor"):
             sys.modules[name] = None       # as if it were not installed
+        import importlib
         import syncline as sl
-        try:
-            sl.{module}
-        except ImportError as error:
-            print(error)
+        for use, kind in ((lambda: sl.{module}, AttributeError), (lambda: importlib.import_module("syncline.{module}"), ImportError)):
+            try:
+                use()
+            except kind as error:
+                print(error)
+        assert not hasattr(sl, "{module}")
         """
     )
     assert ended.status == 0, ended
-    assert f"syncline.{module} needs {module}" in ended.out, ended
-    assert advice in ended.out, ended
+    assert ended.out.count(f"syncline.{module} needs {module}") == 2, ended
+    assert ended.out.count(advice) == 2, ended
+
+
+def test_help_and_completion_work_where_no_framework_is_installed(stage: Stage) -> None:
+    ended = stage.run(
+        """
+        import sys
+        for name in ("torch", "keras", "jax", "theano", "pytensor"):
+            sys.modules[name] = None
+        import inspect, pydoc, rlcompleter
+        import syncline as sl
+        assert "ArrayTable" in pydoc.render_doc(sl)
+        assert "shutdown" in dict(inspect.getmembers(sl))
+        assert rlcompleter.Completer({"sl": sl}).complete("sl.tor", 0) == "sl.torch"
+        """
+    )
+    assert ended.status == 0, ended
 
 
 def test_the_glue_is_found_by_name_and_loaded_on_demand(stage: Stage) -> None:

@@ -337,7 +337,7 @@ def test_a_forked_child_is_told_that_it_has_no_part(stage: Stage) -> None:
                 try:
                     call()
                 except sl.ForkError as error:
-                    print("ForkError", "spawn" in str(error), flush=True)
+                    print("ForkError", "give it the handle" in str(error), flush=True)
             own = ipc.channel()
             own.write("its own")
             print(own.read(), flush=True)
@@ -361,8 +361,9 @@ def test_a_full_channel_holds_its_writers_back() -> None:
     assert channel.write(3, timeout=60) == OPEN
     reader.join()
     assert [channel.read()[1] for _ in range(2)] == [2, 3]
-    with pytest.raises(ValueError, match="capacity"):
-        ipc.channel(0)
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match=f"a capacity of {wrong} lets nothing through"):
+            ipc.channel(capacity=wrong)
 
 
 def test_waits_end_by_timeout_and_by_ctrl_c() -> None:

@@ -52,6 +52,24 @@ def fail_if_first(gate: str, id: int) -> int:
     return 42
 
 
+class NeedsMore:
+    """Says of itself that one argument is enough to make it anew."""
+
+    def __init__(self, one: int, two: int) -> None:
+        self.sum = one + two
+
+    def __reduce__(self) -> Any:
+        return NeedsMore, (self.sum,)
+
+
+def unreadable_if_second(id: int) -> object:
+    return [NeedsMore(1, 2)] if id == 2 else id
+
+
+def generate(id: int) -> Any:
+    yield id
+
+
 def fail_often(id: int) -> int:
     if id % 3 == 1:
         raise ValueError(f"{id} is wrong")
@@ -357,6 +375,28 @@ def test_an_unguarded_script_is_told_what_it_lacks(stage: Stage) -> None:
         """
     )
     assert ended.status != 0 and "__main__" in ended.err, ended
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["one each", "pool"])
+def test_a_result_that_cannot_be_read_is_an_error_of_its_number_and_nobody_waits_for_it(shared: bool) -> None:
+    pool = ipc.pool(2) if shared else None
+    started = pool.map(3, unreadable_if_second) if pool else ipc.map(3, unreadable_if_second)
+    with pytest.raises(ipc.MapError, match=r"1 of 3 failed\n.*unreadable_if_second\(2\): TypeError: .*'two'") as raised:
+        started.join(timeout=20)
+    assert "what worker" in raised.value.errors[0].__notes__[0]
+    if pool:
+        assert pool.map(3, number).join(timeout=20) == [1, 2, 3]
+        pool.close()
+
+
+def test_the_number_of_workers_may_be_numpys() -> None:
+    assert ipc.map(np.int64(2), number, processes=False).join() == [1, 2]
+
+
+def test_a_result_that_cannot_travel_is_named_by_its_own_type() -> None:
+    with pytest.raises(ipc.MapError, match="what the function returned, of type generator, cannot travel"):
+        ipc.map(1, generate).join()
+
 
 
 @pytest.mark.parametrize("how", ["-c", "-"])

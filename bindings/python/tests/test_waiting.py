@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 
+import numpy as np
 import pytest
+import syncline as sl
 from conftest import Stage
 
 # The signal comes from a thread, which can only run when the waiting one has let the interpreter go.
@@ -190,3 +192,69 @@ def test_threads_and_signals_do_not_disturb_a_call_that_succeeds(stage: Stage, c
         """
     )
     assert (ended.status, ended.err) == (0, ""), ended
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        "sl.tree().all_reduce_async(np.ones(3_000_000, np.float32)).wait()",
+        "(table.add([1, 1]), table.get_async().wait())",
+        "(rows.add(np.ones((2, 2))), rows.get_async([1]).wait())",
+        "(store.push('w', np.ones(2)), store.pull('w', wait=False).wait())",
+        "(store.push('w', np.ones(2), wait=False), store.pull('w', out=np.empty(2), wait=False).wait())",
+    ],
+)
+def test_a_future_that_waits_for_a_silent_worker_names_it(stage: Stage, waiting: str) -> None:
+    """The call behind it keeps to the job's timeout and knows who is missing; the wait does not end a moment before it."""
+    _, waiter = stage.start_ranks(
+        2,
+        f"""
+        import signal
+        import numpy as np
+        import syncline as sl
+        sl.init(sync=True, timeout=3)
+        table, rows, store = sl.ArrayTable(2), sl.MatrixTable(2, 2), sl.kvstore.create("dist_sync")
+        store.init("w", np.zeros(2))
+        sl.barrier()
+        if sl.rank() == 0:
+            print("here", flush=True)
+            signal.pause()
+        for _ in range(2):
+            try:
+                {waiting}
+            except sl.Timeout as error:
+                print(f"missing: {{error.rank}}", "rank 0" in str(error), flush=True)
+        """,
+    )
+    assert waiter.wait_for_line("missing:") == "missing: 0 True"
+
+
+def test_a_time_that_is_none_is_refused_by_futures_of_trees() -> None:
+    with pytest.raises(sl.ConfigurationError, match="timeout=-1 is not a time to wait"):
+        sl.NullTree().all_reduce_async(np.ones(3)).wait(timeout=-1)
+
+
+def test_a_second_thread_that_waits_for_a_reduction_keeps_to_its_own_timeout(stage: Stage) -> None:
+    _, waiter = stage.start_ranks(
+        2,
+        """
+        import os, signal, threading, time
+        import numpy as np
+        import syncline as sl
+        sl.init(timeout=60)
+        sl.barrier()
+        if sl.rank() == 0:
+            signal.pause()
+        coming = sl.tree().all_reduce_async(np.ones(3))
+        threading.Thread(target=coming.wait, daemon=True).start()
+        began = time.monotonic()
+        for _ in range(20):  # the other thread is in before the last of them, whoever was first
+            try:
+                coming.wait(timeout=0.05)
+            except sl.Timeout:
+                pass
+        print("given up" if time.monotonic() - began < 30 else "deaf", flush=True)
+        os._exit(0)
+        """,
+    )
+    assert waiter.wait_for_line("") == "given up"

@@ -107,7 +107,7 @@ pub enum Error {
     },
     /// This process is a fork of the one that opened the connection.
     #[error(
-        "{operation}: this process was forked from the one that opened the connection\nhint: open a client of its own in the child, or start it with the spawn or forkserver method"
+        "{operation}: this process was forked from the one that has this handle, and cannot use it\nhint: start the child with the spawn or forkserver method and give it the handle; a client it may open itself"
     )]
     Forked {
         /// What was asked for.

@@ -131,11 +131,20 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """``sl.torch`` and its like are loaded when they are first used: nobody pays for what is not."""
+    """``sl.torch`` and its like are loaded when they are first used: nobody pays for what is not.
+
+    One whose framework is missing is no attribute, so that ``hasattr``, ``help`` and completion work; the text says what to
+    install. ``import syncline.torch`` raises an ImportError with the same words.
+    """
     from importlib import import_module
 
+    from syncline._frameworks import FrameworkMissing
+
     if name in _ON_DEMAND:
-        return import_module(f"syncline.{name}")
+        try:
+            return import_module(f"syncline.{name}")
+        except FrameworkMissing as missing:
+            raise AttributeError(str(missing)) from missing
     if name == "RowSparse":
         made = import_module("syncline._rows").RowSparse
         globals()[name] = made

@@ -172,8 +172,8 @@ def _opened(given: Any, operation: str | None = None) -> tuple[Array, str]:
     if not isinstance(given, np.ndarray):
         if hasattr(given, "__dlpack__"):
             try:
-                view = _native.View(given)
-            except BufferError as error:
+                view = _native.View(_without_history(given))
+            except (BufferError, RuntimeError) as error:  # sparse ones, say, or memory that is not there
                 raise ShapeMismatch(f"{operation or type(given).__name__}: {error}") from error
             return np.asarray(view), view.dtype or np.asarray(view).dtype.name
         try:
@@ -182,6 +182,11 @@ def _opened(given: Any, operation: str | None = None) -> tuple[Array, str]:
             raise ShapeMismatch(f"{operation or type(given).__name__}: {error}") from error
     name = _name_of(given.dtype)
     return (given.view(np.uint16) if name == BFLOAT16 else given), name
+
+
+def _without_history(given: Any) -> Any:
+    """A tensor of PyTorch's that gradients are computed for lends its memory only without that: numbers are all we want."""
+    return given.detach() if getattr(given, "requires_grad", False) is True else given
 
 
 _names: dict[np.dtype[Any], str] = {}

@@ -12,24 +12,31 @@ from syncline._errors import DTypeMismatch, ShapeMismatch
 from syncline._rows import RowSparse
 
 
-def opened(given: Any) -> tuple[Array, str, tuple[int, ...]]:
-    """A value as an array in C order, bfloat16 as its bits, the name of its dtype, and its shape, which a scalar has too."""
+def opened(given: Any, purpose: str) -> tuple[Array, str, tuple[int, ...]]:
+    """A value as an array in C order, bfloat16 as its bits, the name of its dtype, and its shape, which a scalar has too.
+
+    ``purpose`` begins the text of an error: the operation and the key.
+    """
     if isinstance(given, (str, bytes, dict, list, tuple, set)) or given is None:
-        raise DTypeMismatch(f"kvstore: a value is an array or a RowSparse, not {type(given).__name__}")
-    array, name = _arrays._opened(given)
+        raise DTypeMismatch(f"{purpose}: a value is an array or a RowSparse, not {type(given).__name__}")
+    array, name = _arrays._opened(given, purpose)
     if name not in KNOWN:
-        raise DTypeMismatch(f"kvstore: {name} is not one of {', '.join(KNOWN)}")
+        raise _unknown(purpose, "the value", name)
     return np.ascontiguousarray(array), name, array.shape
 
 
-def opened_out(out: Any) -> tuple[Array, str, tuple[int, ...], Array | None]:
+def opened_out(out: Any, purpose: str) -> tuple[Array, str, tuple[int, ...], Array | None]:
     """The memory of an output, its dtype and shape, and a fresh array when results cannot be written there directly."""
-    memory, name = _arrays._opened_in_place(out, "pull")
+    memory, name = _arrays._opened_in_place(out, purpose)
     if name not in KNOWN:
-        raise DTypeMismatch(f"kvstore: `out` is of {name}, not one of {', '.join(KNOWN)}")
+        raise _unknown(purpose, "`out`", name)
     shape = memory.shape
     # One axis at least: memory without any is not lent.
     return np.atleast_1d(memory), name, shape, None if memory.flags.c_contiguous else np.empty(shape, memory.dtype)
+
+
+def _unknown(purpose: str, what: str, name: str) -> DTypeMismatch:
+    return DTypeMismatch(f"{purpose}: {what} is of {name}, not one of {', '.join(KNOWN)}\nhint: convert it with astype()")
 
 
 def pour(fresh: Array, memory: Array) -> None:
@@ -48,12 +55,19 @@ def parts(rows: RowSparse) -> tuple[Array, Array, str]:
     return np.ascontiguousarray(rows.indices, np.int64), np.asarray(values, order="C"), name
 
 
-def row_ids(given: Any) -> Array:
-    """Ids of any shape and numeric dtype as a line of int64."""
-    array = opened(np.asarray(given) if isinstance(given, (list, tuple)) else given)[0].ravel()
-    if array.dtype.kind == "f" and array.size and not bool(np.all(array == np.floor(array))):
-        raise DTypeMismatch("row_sparse_pull: row_ids are whole numbers")
-    return np.ascontiguousarray(array, np.int64)
+def row_ids(given: Any, purpose: str) -> Array:
+    """Ids of any shape, and of any dtype that has whole numbers, as a line of int64."""
+    array, name = _arrays._opened(given, f"{purpose}: row_ids")
+    if name == "int64":
+        return np.ascontiguousarray(array).ravel()
+    # MXNet's ids are floats unless one asks for others.
+    whole = array.dtype.kind == "f" and bool(np.all((array == np.floor(array)) & (np.abs(array) < 2.0**63)))
+    if name == BFLOAT16 or not (whole or array.dtype.kind in "iu"):
+        numbers = "these are not whole" if array.dtype.kind == "f" else f"not {name}"
+        raise DTypeMismatch(f"{purpose}: row_ids are whole numbers of 64 bits, {numbers}")
+    if array.dtype.kind == "u":
+        _arrays._check_range(array, np.dtype(np.int64), f"{purpose}: row_ids")
+    return np.ascontiguousarray(array, np.int64).ravel()
 
 
 def is_sequence_of_numbers(given: Any) -> bool:

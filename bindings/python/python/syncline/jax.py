@@ -49,6 +49,9 @@ def all_reduce(tree: Any, op: str = "mean") -> Any:
 
 def broadcast(tree: Any, root: int = 0) -> Any:
     """Worker ``root``'s ``tree``; the others' has the same structure and shapes."""
+    workers = job_tree().nodes
+    if not 0 <= root < workers:
+        raise ConfigurationError(f"broadcast: root={root} is none of the workers 0 to {workers - 1}")
     leaves, structure = jax.tree_util.tree_flatten(tree)
     arrays = [_copy(np.asarray(leaf)) for leaf in leaves]
     job_tree().broadcast([array.reshape(-1).view(np.uint8) for array in arrays], root + 1)  # fills the others' in place
@@ -120,15 +123,11 @@ class _Buffers(NamedTuple):
 def _reduced(leaves: Sequence[Any], op: str) -> list[Any]:
     tree = job_tree()
     buffers = _gathered(leaves)
+    if op == "mean":  # refused alone, too: who writes a program sees it before the job does
+        whole = [dtype for array, dtype in zip(buffers.arrays, buffers.dtypes, strict=True) if array.dtype.kind in "biu"]
+        if whole:
+            raise DTypeMismatch(f"all_reduce: the mean of {whole[0]} is no {whole[0]}\nhint: use floating point, or sum")
     if tree.nodes > 1 and buffers.arrays:
-        if op == "mean":
-            whole = [
-                dtype for array, dtype in zip(buffers.arrays, buffers.dtypes, strict=True) if array.dtype.kind in "biu"
-            ]
-            if whole:
-                raise DTypeMismatch(
-                    f"all_reduce: the mean of {whole[0]} is no {whole[0]}\nhint: use floating point, or sum"
-                )
         names = [str(place) for place in range(len(buffers.plain))]
         _native.reduce_leaves(tree, buffers.plain, buffers.dtypes, names, op, True)
     return buffers.arrays

@@ -7,11 +7,12 @@ For Keras 3 (on JAX, PyTorch or TensorFlow) and for the Keras of old.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from syncline import _native, parameters
-from syncline._errors import ConfigurationError
+from syncline._errors import ConfigurationError, ContractMismatch
 from syncline._frameworks import framework, keras_weights
 
 library = framework("syncline.keras", "keras", install="pip install keras jax")
@@ -31,14 +32,23 @@ class ParamManager(parameters.ParamManager):
         """``model.set_weights(values)``, of copies."""
         self.model.set_weights([value.copy() for value in values])
 
+    def begin_again(self) -> None:
+        """What worker 0 has done to its weights since the last exchange counts, and what others have is forgotten."""
+        if not _native.is_master_worker():
+            self.set_values(self._shared.values())  # so that only the master brings a change
+        self.sync()
+        _native.barrier()
+        self.sync()
+        _native.barrier()  # all have read it before anybody changes it
+
 
 class SyncCallback(Callback):  # type: ignore[misc]  # whichever Keras there is
     """Exchanges the model's weights after every ``every`` batches and at the end, and averages metrics over workers.
 
-    Training starts from worker 0's weights. With ``average`` workers take the mean of their weights; otherwise their
+    Every ``fit`` starts from worker 0's weights. With ``average`` workers take the mean of their weights; otherwise their
     changes are added up, as Multiverso does it, which takes larger steps the more workers there are. Metrics in the
-    logs of an epoch become the means over all workers, for this and every callback after it. Workers other than the
-    master show no progress; callbacks that write files are for the master alone: ``only_master``.
+    logs of an epoch become the means over the workers that have them (all, or the master alone where only that
+    validates), on all workers, for this and every callback after it. Workers other than the master show no progress; callbacks that write files are for the master alone: ``only_master``.
 
     With ``average``, or under ``sl.init(sync=True)``, all workers make the same number of batches: ``sl.data.shard``.
     """
@@ -60,6 +70,8 @@ class SyncCallback(Callback):  # type: ignore[misc]  # whichever Keras there is
         """Everybody starts from worker 0's weights."""
         if self._manager is None or self._manager.model is not self.model:
             self._manager = (_Average if self.average else ParamManager)(self.model)
+        else:
+            self._manager.begin_again()
         self._since = 0
 
     def on_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -69,13 +81,19 @@ class SyncCallback(Callback):  # type: ignore[misc]  # whichever Keras there is
             self._exchange()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Makes the epoch's metrics the means over all workers."""
-        if logs:
-            names = sorted(
-                name for name, value in logs.items() if isinstance(value, (int, float)) or hasattr(value, "dtype")
-            )
-            means, _ = _native.job_tree().all_reduce([float(logs[name]) for name in names], "mean")
-            logs.update(zip(names, means, strict=True))
+        """Makes the epoch's metrics the means over the workers that have them, and gives them to all."""
+        own = {
+            name: float(value)
+            for name, value in (logs or {}).items()
+            if isinstance(value, (int, float)) or hasattr(value, "dtype")
+        }
+        with _in_step():
+            everybody = _native.job_tree().all_gather(own)
+        if logs is None:
+            return
+        for name in sorted({name for each in everybody for name in each}):
+            values = [each[name] for each in everybody if name in each]
+            logs[name] = sum(values) / len(values)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """What is left of the last batches."""
@@ -85,7 +103,8 @@ class SyncCallback(Callback):  # type: ignore[misc]  # whichever Keras there is
     def _exchange(self) -> None:
         self._since = 0
         assert self._manager is not None
-        self._manager.sync()
+        with _in_step():
+            self._manager.sync()
 
 
 class _Average(ParamManager):
@@ -94,6 +113,9 @@ class _Average(ParamManager):
     def __init__(self, model: Any) -> None:
         self.model = model
         self._tree = _native.job_tree()
+        self.begin_again()
+
+    def begin_again(self) -> None:
         self.set_values(self._tree.broadcast(self.get_values()))
 
     def sync(self) -> None:
@@ -101,6 +123,16 @@ class _Average(ParamManager):
         # Counters are no matter of averages: each worker keeps its own.
         self._tree.all_reduce([value for value in values if value.dtype.kind not in "biu"], "mean")
         self.set_values(values)
+
+
+@contextmanager
+def _in_step() -> Iterator[None]:
+    """Says what the calls that differ have to do with ``fit``, of which the error knows nothing."""
+    try:
+        yield
+    except ContractMismatch as error:
+        error.add_note("hint: all workers fit the same number of batches and epochs; sl.data.shard splits samples so")
+        raise
 
 
 def only_master(*callbacks: Any) -> list[Any]:

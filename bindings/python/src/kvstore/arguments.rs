@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use syncline::kvstore::Key;
 
-use super::values::{Item, Target, helpers, is_rows, listed};
+use super::values::{Item, Purpose, Target, helpers, is_rows, listed};
 use crate::errors;
 use crate::memory::Lent;
 use crate::optimizer::key_from;
@@ -43,18 +43,20 @@ impl Keys {
     }
 
     /// The values of each key.
-    pub(super) fn items(&self, object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<Item>>> {
-        self.apart(object, "values")?.iter().map(|list| list.iter().map(Item::of).collect()).collect()
+    pub(super) fn items(&self, object: &Bound<'_, PyAny>, operation: &'static str) -> PyResult<Vec<Vec<Item>>> {
+        let of_key =
+            |(list, key): (&Vec<Bound<'_, PyAny>>, &Key)| list.iter().map(|each| Item::of(each, Purpose::new(operation, key))).collect();
+        self.apart(object, "values")?.iter().zip(&self.keys).map(of_key).collect()
     }
 
     /// The outputs of each key. The same array twice is written once.
-    pub(super) fn targets<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Vec<Vec<Target<'py>>>> {
+    pub(super) fn targets<'py>(&self, object: &Bound<'py, PyAny>, operation: &'static str) -> PyResult<Vec<Vec<Target<'py>>>> {
         let mut targets: Vec<Vec<Target<'py>>> = Vec::new();
-        for list in self.apart(object, "outputs")? {
+        for (list, key) in self.apart(object, "outputs")?.iter().zip(&self.keys) {
             let mut outputs = Vec::with_capacity(list.len());
             for (place, each) in list.iter().enumerate() {
                 if !list[..place].iter().any(|before| before.is(each)) {
-                    outputs.push(Target::of(each)?);
+                    outputs.push(Target::of(each, Purpose::new(operation, key))?);
                 }
             }
             targets.push(outputs);
@@ -62,7 +64,8 @@ impl Keys {
         let memory: Vec<&Lent> = targets.iter().flatten().filter_map(Target::memory).collect();
         let overlap = memory.iter().enumerate().any(|(place, one)| memory[..place].iter().any(|other| one.overlaps(other)));
         if overlap {
-            return Err(errors::of_class(object.py(), "ShapeMismatch", "kvstore: two outputs lie in the same memory"));
+            let text = format!("{operation}: two outputs lie in the same memory");
+            return Err(errors::of_class(object.py(), "ShapeMismatch", text));
         }
         Ok(targets)
     }
@@ -79,26 +82,26 @@ impl Keys {
 }
 
 /// The rows that are wanted for each output of one key, `count` of them: one list of ids for all, or one for each.
-pub(super) fn row_ids(object: &Bound<'_, PyAny>, count: usize) -> PyResult<Vec<Vec<i64>>> {
+pub(super) fn row_ids(object: &Bound<'_, PyAny>, count: usize, purpose: Purpose<'_>) -> PyResult<Vec<Vec<i64>>> {
     let py = object.py();
     let several = match listed(object) {
         Some(list) if !helpers(py)?.call_method1("is_sequence_of_numbers", (object,))?.extract::<bool>()? => Some(list),
         _ => None,
     };
     match several {
-        None => Ok(vec![one_list(object)?; count.max(1)]),
-        Some(list) if list.len() == 1 => Ok(vec![one_list(&list[0])?; count.max(1)]),
-        Some(list) if list.len() == count => list.iter().map(one_list).collect(),
+        None => Ok(vec![one_list(object, purpose)?; count.max(1)]),
+        Some(list) if list.len() == 1 => Ok(vec![one_list(&list[0], purpose)?; count.max(1)]),
+        Some(list) if list.len() == count => list.iter().map(|each| one_list(each, purpose)).collect(),
         Some(list) => {
-            let text = format!("row_sparse_pull: the number of row_ids doesn't match the number of values: {} and {count}", list.len());
+            let text = format!("{purpose}: the number of row_ids doesn't match the number of values: {} and {count}", list.len());
             Err(errors::of_class(py, "ShapeMismatch", text))
         }
     }
 }
 
 /// One list of ids.
-pub(super) fn one_list(object: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
-    let array = helpers(object.py())?.call_method1("row_ids", (object,))?;
+pub(super) fn one_list(object: &Bound<'_, PyAny>, purpose: Purpose<'_>) -> PyResult<Vec<i64>> {
+    let array = helpers(object.py())?.call_method1("row_ids", (object, purpose.to_string()))?;
     Ok(super::values::contiguous(&array)?.ids().map(<[i64]>::to_vec).unwrap_or_default())
 }
 

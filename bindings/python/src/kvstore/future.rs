@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use syncline::kvstore::{Pending, RowSparse, Tensor};
 
-use super::values::{Target, array_of, listed, python_rows};
+use super::values::{Purpose, Target, array_of, listed, python_rows};
 use crate::parental::Parental;
 use crate::{errors, interrupt, job};
 
@@ -16,7 +16,6 @@ use crate::{errors, interrupt, job};
 pub(crate) struct StoreFuture {
     coming: Parental<Coming>,
     operation: &'static str,
-    patience: Duration,
     /// Where the results go, as the user gave it; without it they are new arrays.
     out: Option<Py<PyAny>>,
     /// A list of results rather than one.
@@ -34,7 +33,8 @@ pub(super) enum Coming {
 impl StoreFuture {
     /// The result, as soon as it is here; the same one each time. `out`, where one was given, is filled by the first call.
     ///
-    /// `timeout` is in seconds: when it is over, `Timeout` (a `TimeoutError`) is raised and the call goes on.
+    /// `timeout` is in seconds: when it is over, `Timeout` (a `TimeoutError`) is raised and the call goes on. Without one the
+    /// wait lasts as long as the call, which keeps to the job's timeout and says whom it waited for.
     #[pyo3(signature = (timeout = None))]
     fn wait<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         job::refuse_fork(py, || self.operation.into())?;
@@ -42,26 +42,26 @@ impl StoreFuture {
             return Ok(here.bind(py).clone());
         }
         let timeout = timeout.map(|seconds| patience(py, seconds)).transpose()?;
-        let (coming, patience) = (&*self.coming, self.patience);
+        let coming = &*self.coming;
         let result = match coming {
             Coming::Nothing(pending) => {
-                job::wait(py, || pending.wait(timeout, interrupt::deadline(patience)))?;
+                job::wait(py, || pending.wait(timeout, interrupt::no_deadline()))?;
                 py.None().into_bound(py)
             }
             Coming::Arrays(pending) => {
-                let arrays = job::wait(py, || pending.wait(timeout, interrupt::deadline(patience)))?;
+                let arrays = job::wait(py, || pending.wait(timeout, interrupt::no_deadline()))?;
                 match &self.out {
                     Some(out) => self.fill(out.bind(py), &arrays)?,
                     None => self.presented(py, arrays.iter().map(|array| array_of(py, Tensor::clone(array))))?,
                 }
             }
             Coming::Rows(pending) => {
-                let rows = job::wait(py, || pending.wait(timeout, interrupt::deadline(patience)))?;
+                let rows = job::wait(py, || pending.wait(timeout, interrupt::no_deadline()))?;
                 match &self.out {
                     Some(out) => {
                         let targets = listed(out.bind(py)).unwrap_or_else(|| vec![out.bind(py).clone()]);
                         for (target, rows) in targets.iter().zip(&rows) {
-                            super::values::fill_rows(target, RowSparse::clone(rows))?;
+                            Target::of(target, self.purpose())?.fill_rows(RowSparse::clone(rows), self.operation, py)?;
                         }
                         out.bind(py).clone()
                     }
@@ -91,8 +91,12 @@ impl StoreFuture {
 }
 
 impl StoreFuture {
-    pub(super) fn new(coming: Coming, operation: &'static str, patience: Duration, out: Option<Py<PyAny>>, many: bool) -> StoreFuture {
-        StoreFuture { coming: Parental::new(coming), operation, patience, out, many, here: Mutex::default() }
+    pub(super) fn new(coming: Coming, operation: &'static str, out: Option<Py<PyAny>>, many: bool) -> StoreFuture {
+        StoreFuture { coming: Parental::new(coming), operation, out, many, here: Mutex::default() }
+    }
+
+    fn purpose(&self) -> Purpose<'static> {
+        Purpose { operation: self.operation, key: None }
     }
 
     fn here(&self) -> std::sync::MutexGuard<'_, Option<Py<PyAny>>> {
@@ -109,7 +113,7 @@ impl StoreFuture {
         let of_keys = if self.many { listed(out).unwrap_or_default() } else { vec![out.clone()] };
         for (outputs, tensor) in of_keys.iter().zip(arrays) {
             for output in listed(outputs).unwrap_or_else(|| vec![outputs.clone()]) {
-                let mut target = Target::of(&output)?;
+                let mut target = Target::of(&output, self.purpose())?;
                 target.fill(tensor, self.operation, py)?;
                 target.finish(false)?;
             }

@@ -23,7 +23,7 @@ use crate::{errors, interrupt, job};
 use arguments::{Keys, needs_rows, one_list, row_ids};
 use future::Coming;
 pub(crate) use future::StoreFuture;
-use values::{Item, Target, array_of, python_rows};
+use values::{Item, Purpose, Target, array_of, python_rows};
 
 /// The native half of `syncline.kvstore.KVStore`.
 #[pyclass(subclass, frozen, module = "syncline._native")]
@@ -57,7 +57,7 @@ impl Store {
     /// Makes keys with these values; every worker makes the same ones, in any order, and worker 0's values count.
     fn init(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, keys) = (key.py(), Keys::of(key)?);
-        let items = keys.items(value)?;
+        let items = keys.items(value, "init")?;
         let pairs = single_values(py, "init", &keys, &items)?;
         let site = call_site(py)?;
         self.call(py, "init", |store, by| store.raw().init(&pairs, &site, by))
@@ -67,14 +67,14 @@ impl Store {
     #[pyo3(signature = (key, value, priority = 0, *, wait = true))]
     fn push(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, priority: i32, wait: bool) -> PyResult<Option<StoreFuture>> {
         let (py, keys) = (key.py(), Keys::of(key)?);
-        let items = keys.items(value)?;
+        let items = keys.items(value, "push")?;
         let values = all_values(&items);
         let pushes = pushes(&keys, &values);
         if wait {
             return self.call(py, "push", |store, by| store.raw().push(&pushes, by)).map(|()| None);
         }
         let pending = self.call(py, "push", |store, by| store.raw().push_async(&pushes, priority, by))?;
-        Ok(Some(StoreFuture::new(Coming::Nothing(pending), "push", self.timeout, None, keys.many)))
+        Ok(Some(StoreFuture::new(Coming::Nothing(pending), "push", None, keys.many)))
     }
 
     /// Copies stored values into `out`, or into new arrays; row-sparse outputs are left alone unless `ignore_sparse` is off.
@@ -91,17 +91,17 @@ impl Store {
         if !wait {
             let wanted: Vec<&Key> = keys.keys.iter().collect();
             if let Some(out) = out {
-                keys.targets(out)?; // refused now rather than later
+                keys.targets(out, "pull")?; // refused now rather than later
             }
             let pending = self.call(py, "pull", |store, by| store.raw().pull_async(&wanted, priority, by))?;
             let out = out.map(|out| out.clone().unbind());
-            let future = StoreFuture::new(Coming::Arrays(pending), "pull", self.timeout, out, keys.many);
+            let future = StoreFuture::new(Coming::Arrays(pending), "pull", out, keys.many);
             return Ok(Bound::new(py, future)?.into_any());
         }
         match out {
             None => self.pull_new(py, &keys),
             Some(out) => {
-                let mut targets = keys.targets(out)?;
+                let mut targets = keys.targets(out, "pull")?;
                 self.pull_into(py, &keys, &mut targets, ignore_sparse)?;
                 finish(targets, !ignore_sparse)?;
                 Ok(out.clone())
@@ -120,14 +120,14 @@ impl Store {
         wait: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, keys) = (key.py(), Keys::of(key)?);
-        let items = keys.items(value)?;
+        let items = keys.items(value, "pushpull")?;
         let out = out.unwrap_or(value);
-        let mut targets = keys.targets(out)?;
+        let mut targets = keys.targets(out, "pushpull")?;
         let values = all_values(&items);
         let pushes = pushes(&keys, &values);
         if !wait {
             let pending = self.call(py, "pushpull", |store, by| store.raw().push_pull_async(&pushes, priority, by))?;
-            let future = StoreFuture::new(Coming::Arrays(pending), "pushpull", self.timeout, Some(out.clone().unbind()), keys.many);
+            let future = StoreFuture::new(Coming::Arrays(pending), "pushpull", Some(out.clone().unbind()), keys.many);
             return Ok(Bound::new(py, future)?.into_any());
         }
         if Keys::collide(&items, &targets) {
@@ -158,13 +158,13 @@ impl Store {
         let _ = priority; // one call moves everything, and returns when it has
         let (py, keys) = (key.py(), Keys::of(key)?);
         if let Some(out) = out {
-            keys.targets(out)?; // refused before anything is made
+            keys.targets(out, "broadcast")?; // refused before anything is made
         }
         self.init(key, value)?;
         match out {
             None => self.pull_new(py, &keys),
             Some(out) => {
-                let mut targets = keys.targets(out)?;
+                let mut targets = keys.targets(out, "broadcast")?;
                 self.pull_into(py, &keys, &mut targets, true)?;
                 finish(targets, false)?;
                 Ok(out.clone())
@@ -200,7 +200,7 @@ impl Store {
             }
             let pending = self.call(py, "row_sparse_pull", |store, by| store.raw().row_sparse_pull_async(&wanted, priority, by))?;
             let out = out.map(|out| out.clone().unbind());
-            let future = StoreFuture::new(Coming::Rows(pending), "row_sparse_pull", self.timeout, out, keys.many);
+            let future = StoreFuture::new(Coming::Rows(pending), "row_sparse_pull", out, keys.many);
             return Ok(Bound::new(py, future)?.into_any());
         }
         let Some(out) = out else {
@@ -211,7 +211,7 @@ impl Store {
             }
             return listed_or_one(py, made, keys.many);
         };
-        let mut targets = keys.targets(out)?;
+        let mut targets = keys.targets(out, "row_sparse_pull")?;
         {
             let mut outputs = all_outputs(&mut targets);
             let mut pulls = Vec::new();
@@ -232,8 +232,8 @@ impl Store {
     /// Pushes one row for each id as they come: in any order, and those of an id that stands twice are added.
     fn push_rows(&self, key: &Bound<'_, PyAny>, row_ids: &Bound<'_, PyAny>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, key) = (key.py(), key_from(key)?);
-        let ids = one_list(row_ids)?;
-        let Item::Dense { lent, dtype, shape } = Item::of(rows)? else {
+        let ids = one_list(row_ids, Purpose::new("push_rows", &key))?;
+        let Item::Dense { lent, dtype, shape } = Item::of(rows, Purpose::new("push_rows", &key))? else {
             return Err(errors::of_class(py, "DTypeMismatch", "push_rows: the rows are an array\nhint: push() takes a RowSparse"));
         };
         self.call(py, "push_rows", |store, by| store.raw().push_rows(&key, &ids, Dense::new(dtype, &shape, lent.bytes())?, by))
@@ -248,12 +248,12 @@ impl Store {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, key) = (key.py(), key_from(key)?);
-        let ids = one_list(row_ids)?;
+        let ids = one_list(row_ids, Purpose::new("pull_rows", &key))?;
         let Some(out) = out else {
             let rows = self.call(py, "pull_rows", |store, by| store.raw().pull_rows_new(&key, &ids, by))?;
             return array_of(py, rows);
         };
-        let mut target = Target::of(out)?;
+        let mut target = Target::of(out, Purpose::new("pull_rows", &key))?;
         {
             let Output::Dense(dense) = target.output() else {
                 return Err(errors::of_class(
@@ -431,14 +431,15 @@ fn single_values<'a>(py: Python<'_>, operation: &str, keys: &'a Keys, items: &'a
 /// The rows for each output of each key; without outputs, one list for each key.
 fn wanted_rows(keys: &Keys, outs: Option<&[Vec<Bound<'_, PyAny>>]>, given: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<Vec<i64>>>> {
     let count = |place: usize| outs.map_or(1, |outs| outs[place].len());
+    let purpose = |place: usize| Purpose::new("row_sparse_pull", &keys.keys[place]);
     if keys.many
         && let Some(list) = values::listed(given)
         && list.len() == keys.keys.len()
         && !values::helpers(given.py())?.call_method1("is_sequence_of_numbers", (given,))?.extract::<bool>()?
     {
-        return list.iter().enumerate().map(|(place, ids)| row_ids(ids, count(place))).collect();
+        return list.iter().enumerate().map(|(place, ids)| row_ids(ids, count(place), purpose(place))).collect();
     }
-    (0..keys.keys.len()).map(|place| row_ids(given, count(place))).collect()
+    (0..keys.keys.len()).map(|place| row_ids(given, count(place), purpose(place))).collect()
 }
 
 fn finish(targets: Vec<Vec<Target<'_>>>, rows_too: bool) -> PyResult<()> {

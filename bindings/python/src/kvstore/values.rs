@@ -1,16 +1,41 @@
 //! What goes into a store and what comes out of it: arrays by pointer where their layout allows, row-sparse ones as ids and values.
 
+use std::fmt;
+
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
 use syncline::DType;
-use syncline::kvstore::{Dense, DenseMut, Output, RowSparse, Tensor, Value};
+use syncline::kvstore::{Dense, DenseMut, Key, Output, RowSparse, Tensor, Value};
 
 use crate::arrays::presented;
 use crate::memory::Lent;
 use crate::view::View;
 use crate::{arrays, errors};
+
+/// What an array was given for, as errors begin.
+#[derive(Clone, Copy)]
+pub(super) struct Purpose<'a> {
+    pub(super) operation: &'static str,
+    /// None where all outputs have passed with their keys before.
+    pub(super) key: Option<&'a Key>,
+}
+
+impl<'a> Purpose<'a> {
+    pub(super) fn new(operation: &'static str, key: &'a Key) -> Purpose<'a> {
+        Purpose { operation, key: Some(key) }
+    }
+}
+
+impl fmt::Display for Purpose<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key {
+            Some(key) => write!(out, "{}: key {key}", self.operation),
+            None => out.write_str(self.operation),
+        }
+    }
+}
 
 /// One array that came in.
 pub(super) enum Item {
@@ -19,7 +44,7 @@ pub(super) enum Item {
 }
 
 impl Item {
-    pub(super) fn of(object: &Bound<'_, PyAny>) -> PyResult<Item> {
+    pub(super) fn of(object: &Bound<'_, PyAny>, purpose: Purpose<'_>) -> PyResult<Item> {
         if is_rows(object)? {
             return rows_from(object).map(Item::Rows);
         }
@@ -31,7 +56,7 @@ impl Item {
             return Ok(Item::Dense { lent, dtype, shape });
         }
         let (array, name, shape): (Bound<'_, PyAny>, String, Vec<usize>) =
-            helpers(object.py())?.call_method1("opened", (object,))?.extract()?;
+            helpers(object.py())?.call_method1("opened", (object, purpose.to_string()))?.extract()?;
         Ok(Item::Dense { lent: contiguous(&array)?, dtype: dtype(object.py(), &name)?, shape })
     }
 
@@ -68,7 +93,7 @@ pub(super) enum Target<'py> {
 }
 
 impl<'py> Target<'py> {
-    pub(super) fn of(object: &Bound<'py, PyAny>) -> PyResult<Target<'py>> {
+    pub(super) fn of(object: &Bound<'py, PyAny>, purpose: Purpose<'_>) -> PyResult<Target<'py>> {
         let py = object.py();
         if is_rows(object)? {
             let shape: Vec<usize> = object.getattr(intern!(py, "shape"))?.extract()?;
@@ -84,7 +109,7 @@ impl<'py> Target<'py> {
             return Ok(Target::Direct { lent, dtype, shape });
         }
         let (memory, name, shape, fresh): (Bound<'py, PyAny>, String, Vec<usize>, Option<Bound<'py, PyAny>>) =
-            helpers(py)?.call_method1("opened_out", (object,))?.extract()?;
+            helpers(py)?.call_method1("opened_out", (object, purpose.to_string()))?.extract()?;
         let dtype = dtype(py, &name)?;
         Ok(match fresh {
             None => Target::Direct { lent: contiguous(&memory)?, dtype, shape },
@@ -125,6 +150,17 @@ impl<'py> Target<'py> {
             dense.bytes().copy_from_slice(tensor.bytes());
         }
         Ok(())
+    }
+
+    /// Takes over rows that came as an array of their own.
+    pub(super) fn fill_rows(self, found: RowSparse, operation: &str, py: Python<'_>) -> PyResult<()> {
+        match self {
+            Target::Rows { object, rows } if rows.dtype() == found.dtype() && rows.shape() == found.shape() => fill_rows(&object, found),
+            _ => {
+                let text = format!("{operation}: the value is {} of shape {:?}, `out` is not", found.dtype(), found.shape());
+                Err(errors::of_class(py, "ShapeMismatch", text))
+            }
+        }
     }
 
     /// Makes what was written visible where the caller looks.

@@ -18,7 +18,6 @@ use crate::{errors, interrupt, job};
 #[pyclass(frozen, module = "syncline")]
 pub(crate) struct Future {
     state: Mutex<State>,
-    timeout: Duration,
     dtype: DType,
     shape: Vec<usize>,
 }
@@ -35,7 +34,8 @@ enum State {
 impl Future {
     /// The array, as soon as it is here; the same one each time.
     ///
-    /// `timeout` is in seconds: when it is over, `Timeout` (a `TimeoutError`) is raised and the get goes on.
+    /// `timeout` is in seconds: when it is over, `Timeout` (a `TimeoutError`) is raised and the get goes on. Without one the
+    /// wait lasts as long as the get, which keeps to the job's timeout and says whom it waited for.
     #[pyo3(signature = (timeout = None))]
     fn wait<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         job::refuse_fork(py, || "get_async".into())?;
@@ -50,8 +50,7 @@ impl Future {
                 py.detach(std::thread::yield_now);
                 continue;
             };
-            let patience = self.timeout;
-            let bytes = job::wait(py, || pending.wait(timeout, interrupt::deadline(patience)))?;
+            let bytes = job::wait(py, || pending.wait(timeout, interrupt::no_deadline()))?;
             drop(pending);
             if self.is_mine_to_make() {
                 return self.make(py, bytes);
@@ -76,8 +75,8 @@ impl Future {
 }
 
 impl Future {
-    pub(crate) fn new(pending: Pending, timeout: Duration, dtype: DType, shape: Vec<usize>) -> Future {
-        Future { state: Mutex::new(State::UnderWay(Parental::new(Arc::new(pending)))), timeout, dtype, shape }
+    pub(crate) fn new(pending: Pending, dtype: DType, shape: Vec<usize>) -> Future {
+        Future { state: Mutex::new(State::UnderWay(Parental::new(Arc::new(pending)))), dtype, shape }
     }
 
     /// Whether this thread is the one that makes the array: the first that comes with the bytes.

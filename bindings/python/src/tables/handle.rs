@@ -71,7 +71,7 @@ impl Handle {
     pub(crate) fn get_async(&self, py: Python<'_>, rows: Option<&Ids>, shape: Vec<usize>) -> PyResult<Future> {
         let rows = rows.map(|rows| rows.as_slice().to_vec());
         let pending = self.call(py, "get_async from", |table, _| table.get_async(rows))?;
-        Ok(Future::new(pending, self.timeout, self.dtype, shape))
+        Ok(Future::new(pending, self.dtype, shape))
     }
 
     /// How many adds each worker has made, as far as this process knows.

@@ -23,7 +23,8 @@ pub(crate) struct Reduction {
     operation: UnderWay<Vec<OwnedLeaf<Memory>>>,
     /// The arrays' memory, which the operation writes to until it is over.
     lent: Mutex<Option<Vec<Lent>>>,
-    tree: Parental<Arc<syncline::Tree>>,
+    /// Stays open until nobody can wait any more.
+    _tree: Parental<Arc<syncline::Tree>>,
 }
 
 /// Where an array lies. Its owner stays in Python's hands: threads of Syncline's own must not touch the interpreter.
@@ -78,7 +79,7 @@ impl Reduction {
                 UnderWay::new(collectives.all_reduce_leaves_start(leaves, op, true, how))
             }
         };
-        Ok(Reduction { operation, lent: Mutex::new(Some(lent)), tree: Parental::new(inner) })
+        Ok(Reduction { operation, lent: Mutex::new(Some(lent)), _tree: Parental::new(inner) })
     }
 }
 
@@ -94,7 +95,7 @@ impl Reduction {
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u32> {
         job::refuse_fork(py, || "all_reduce_async".into())?;
-        let contributors = self.operation.wait(py, by(timeout, &self.tree));
+        let contributors = self.operation.wait(py, by(py, timeout)?);
         if self.operation.is_over() {
             drop(self.lent.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
@@ -116,12 +117,13 @@ impl Drop for Reduction {
 pub(crate) struct Folding {
     operation: UnderWay<Vec<u8>>,
     raised: Arc<Raised>,
-    tree: Parental<Arc<syncline::Tree>>,
+    /// Stays open until nobody can wait any more.
+    _tree: Parental<Arc<syncline::Tree>>,
 }
 
 impl Folding {
     pub(super) fn new(operation: UnderWay<Vec<u8>>, raised: Arc<Raised>, tree: &Tree) -> Folding {
-        Folding { operation, raised, tree: Parental::new(Arc::clone(tree.inner())) }
+        Folding { operation, raised, _tree: Parental::new(Arc::clone(tree.inner())) }
     }
 }
 
@@ -137,7 +139,7 @@ impl Folding {
     #[pyo3(signature = (timeout = None))]
     fn wait<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<(Bound<'py, PyList>, u32)> {
         job::refuse_fork(py, || "all_reduce_async".into())?;
-        let waited = self.operation.wait(py, by(timeout, &self.tree));
+        let waited = self.operation.wait(py, by(py, timeout)?);
         if let Some(error) = self.raised.again(py) {
             return Err(error);
         }
@@ -149,8 +151,10 @@ impl Folding {
     }
 }
 
-/// `timeout` seconds from now, or the tree's own patience.
-pub(super) fn by(timeout: Option<f64>, tree: &syncline::Tree) -> Deadline {
-    let patience = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    interrupt::deadline(patience.unwrap_or_else(|| tree.timeout()))
+/// `timeout` seconds from now; without one, until the operation ends, which keeps to its tree's timeout and says who is missing.
+pub(super) fn by(py: Python<'_>, timeout: Option<f64>) -> PyResult<Deadline> {
+    let Some(seconds) = timeout else { return Ok(interrupt::no_deadline()) };
+    Duration::try_from_secs_f64(seconds)
+        .map(interrupt::deadline)
+        .map_err(|_| errors::of_class(py, "ConfigurationError", format!("wait: timeout={seconds} is not a time to wait")))
 }

@@ -19,7 +19,8 @@ pub(crate) struct Sending {
     operation: UnderWay<Memory>,
     /// The array's memory, which is read until the operation is over.
     lent: Mutex<Option<Lent>>,
-    tree: Parental<Arc<syncline::Tree>>,
+    /// Stays open until nobody can wait any more.
+    _tree: Parental<Arc<syncline::Tree>>,
 }
 
 /// Begins to send a contiguous, writable array to node `to`.
@@ -32,7 +33,7 @@ pub(crate) fn start_send(py: Python<'_>, tree: &Bound<'_, Tree>, array: &Bound<'
     let mut lent = lent.ok_or_else(|| refused(py, "send: the array lends no memory"))?;
     let collectives = inner.collectives().ok_or_else(|| alone(py, "send"))?;
     let operation = UnderWay::new(collectives.send_start(Memory::of(&mut lent), position, tag, inner.deadline()));
-    Ok(Sending { operation, lent: Mutex::new(Some(lent)), tree: Parental::new(inner) })
+    Ok(Sending { operation, lent: Mutex::new(Some(lent)), _tree: Parental::new(inner) })
 }
 
 #[pymethods]
@@ -47,7 +48,7 @@ impl Sending {
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         job::refuse_fork(py, || "send".into())?;
-        let sent = self.operation.wait(py, by(timeout, &self.tree));
+        let sent = self.operation.wait(py, by(py, timeout)?);
         if self.operation.is_over() {
             drop(self.lent.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
@@ -68,7 +69,8 @@ impl Drop for Sending {
 #[pyclass(frozen, module = "syncline._native")]
 pub(crate) struct Receiving {
     operation: UnderWay<Vec<u8>>,
-    tree: Parental<Arc<syncline::Tree>>,
+    /// Stays open until nobody can wait any more.
+    _tree: Parental<Arc<syncline::Tree>>,
 }
 
 /// Awaits an array with `tag` from a node, or from any.
@@ -80,7 +82,7 @@ pub(crate) fn start_recv(py: Python<'_>, tree: &Bound<'_, Tree>, of: Option<u32>
     let from = of.map(|node| position(py, &inner, node, "recv")).transpose()?;
     let collectives = inner.collectives().ok_or_else(|| alone(py, "recv"))?;
     let operation = UnderWay::new(collectives.recv_start(from, tag, inner.deadline()));
-    Ok(Receiving { operation, tree: Parental::new(inner) })
+    Ok(Receiving { operation, _tree: Parental::new(inner) })
 }
 
 #[pymethods]
@@ -95,7 +97,7 @@ impl Receiving {
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<(View, u32)> {
         job::refuse_fork(py, || "recv".into())?;
-        let position = self.operation.wait(py, by(timeout, &self.tree))?;
+        let position = self.operation.wait(py, by(py, timeout)?)?;
         let bytes = self.operation.take().unwrap_or_default();
         let count = bytes.len();
         Ok((View::of_bytes(bytes, DType::U8, &[count]), position + 1))

@@ -65,6 +65,10 @@ impl<B: Send> UnderWay<B> {
                 state @ State::Running(_) => Some(std::mem::replace(state, State::Awaited)),
             };
             let Some(State::Running(pending)) = taken else {
+                if by.expired() {
+                    let text = "wait: the operation is still under way, and another thread waits for it too\nhint: wait again, or longer";
+                    return Err(errors::of_class(py, "Timeout", text));
+                }
                 py.detach(|| std::thread::sleep(Duration::from_millis(1))); // another thread waits, and will tell
                 py.check_signals()?;
                 continue;

@@ -66,7 +66,11 @@ shared[:] = me
 seen = jnp.from_dlpack(shared)
 assert seen.unsafe_buffer_pointer() == shared.ctypes.data and (seen == me).all()
 
-for wrong in (lambda: slj.all_reduce(jnp.ones(2), "median"), lambda: slj.all_reduce_gradients("nothing")):
+for wrong in (
+    lambda: slj.all_reduce(jnp.ones(2), "median"),
+    lambda: slj.all_reduce_gradients("nothing"),
+    lambda: slj.all_reduce(jnp.arange(2)),  # no mean of whole numbers, alone or not
+):
     try:
         wrong()
     except ValueError:
@@ -76,6 +80,13 @@ for wrong in (lambda: slj.all_reduce(jnp.ones(2), "median"), lambda: slj.all_red
 
 everybody = slj.broadcast({"a": jnp.arange(3) + me, "b": jnp.full(2, me, jnp.bfloat16)}, root=W - 1)
 assert everybody["a"].tolist() == [W - 1, W, W + 1] and (everybody["b"] == W - 1).all()
+for root in (W, -1):
+    try:
+        slj.broadcast(jnp.zeros(2), root=root)
+    except ValueError as error:
+        assert f"root={root} is none of the workers 0 to {W - 1}" in str(error), error
+    else:
+        raise AssertionError(f"root={root} was taken")
 
 
 # Under jit: once per call, in order, arrays of some size too.

@@ -171,6 +171,46 @@ for wrong in (0, -2, None):
     else:
         raise AssertionError(f"every={wrong} was taken")
 
+
+
+# Each fit begins with the master's weights, also the second one with the same callback: here the master has loaded some.
+class Beginning(keras.callbacks.Callback):
+    def on_batch_begin(self, batch, logs=None):
+        if batch == 0:
+            self.weights = [weight.copy() for weight in self.model.get_weights()]
+
+
+for average in (True, False):
+    model, callback, beginning = build(), sl.keras.SyncCallback(average=average), Beginning()
+    fit(model, 1, callbacks=[callback])
+    mv.barrier()
+    if mv.is_master_worker():
+        model.set_weights([weight * 0 + 3 for weight in model.get_weights()])
+    fit(model, 1, callbacks=[callback, beginning])
+    if average:
+        assert all((weight == 3).all() for weight in beginning.weights), beginning.weights
+    together = sl.tree().all_gather([weight.tobytes() for weight in beginning.weights])
+    assert all(each == together[0] for each in together), "the workers began with different weights"
+    mv.barrier()
+
+# The master alone may validate; what it finds is in everybody's logs, so that all stop early together.
+options = {"validation_data": (X, Y)} if mv.is_master_worker() else {}
+history = fit(build(), 2, callbacks=[sl.keras.SyncCallback()], **options)
+together = sl.tree().all_gather(history.history["val_loss"])
+assert len(together[0]) == 2 and all(each == together[0] for each in together), together
+
+# Workers that have different numbers of batches are told so, with the line of their own program.
+if W > 1:
+    count = 160 if mv.is_master_worker() else 144
+    epochs = {"nb_epoch" if old else "epochs": 1}
+    try:
+        build().fit(X[:count], Y[:count], batch_size=16, verbose=0, callbacks=[sl.keras.SyncCallback()], **epochs)
+    except sl.ContractMismatch as error:
+        assert "keras_callbacks.py" in str(error), error
+        assert "the same number of batches" in error.__notes__[0], error.__notes__
+    else:
+        raise AssertionError("nine batches passed for ten")
+
 # What writes files is for the master.
 with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "weights.h5" if old else "best.weights.h5")

@@ -66,7 +66,7 @@ impl<B> Pending<B> {
                 return Err(Error::Timeout {
                     operation: "wait".into(),
                     missing: vec![],
-                    detail: "an operation that was started before".into(),
+                    detail: " for an operation that was started before".into(),
                     waited: started.elapsed(),
                     hint,
                 });

@@ -20,7 +20,7 @@ import weakref
 
 from syncline import _native
 from syncline._errors import Closed, Timeout
-from syncline.ipc import _functions, _start, _worker
+from syncline.ipc import _answers, _functions, _start, _worker
 from syncline.ipc._failures import died, unpacked
 from syncline.ipc._job import Job, Stats
 from syncline.ipc._nothing import NOTHING
@@ -127,22 +127,30 @@ class ProcessCrew:
         """Waits for one message, at most ``timeout`` seconds or one look at the workers; false when nothing came."""
         with self.lock:
             pause = SLICE if timeout is None else min(timeout, SLICE)
-            message: Any = NOTHING
-            with contextlib.suppress(Timeout):
-                _, message = self.results.read(timeout=pause) if pause > 0 else self.results.read(True)
+            message = self._next(pause)
             if message is NOTHING:
                 return self._look()
             self._hear(message)
             return True
 
+    def _next(self, pause: float) -> Any:
+        """The next answer, or NOTHING. One that cannot be read has failed."""
+        _answers.expect()
+        try:
+            return self.results.read(timeout=pause)[1] if pause > 0 else self.results.read(True)[1]
+        except Timeout:
+            return NOTHING
+        except Exception as error:
+            return _answers.unreadable(error)
+
     def _hear(self, message: Any) -> None:
-        token, number, who, good, made, seconds, cpu = message
+        (token, number, who, good, seconds, cpu), made = message
         worker = self.workers[who - 1]
         worker.answered(number, good, seconds, cpu)
         job = self.jobs.get(token)
         if job is None:
             return
-        if not good:
+        if not good and not isinstance(made, Exception):
             made = unpacked(made, f"worker {who} (pid {worker.pid}), {job.name}({number})")
         job.note(number, good, made, seconds)
         if job.over:
@@ -177,7 +185,7 @@ class ProcessCrew:
         if not dead:
             return False
         # What they had said before they ended counts.
-        while (message := self.results.read(True)[1]) is not NOTHING:
+        while (message := self._next(0)) is not NOTHING:
             self._hear(message)
         for worker in dead:
             self._bury(worker)

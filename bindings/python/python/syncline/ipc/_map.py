@@ -14,7 +14,7 @@ from syncline.ipc._progress import Bar
 TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, SupportsIndex
 
 
 class Map:
@@ -122,7 +122,7 @@ class Map:
 
 
 def map(
-    n: int,
+    n: SupportsIndex,
     f: Callable[..., Any],
     *args: Any,
     processes: bool | int = not _start.free_threaded(),
@@ -141,7 +141,7 @@ def map(
 
 
 def map_extended(
-    n: int,
+    n: SupportsIndex,
     init: Callable[[], Any] | str | None,
     f: Callable[..., Any],
     *args: Any,
@@ -153,7 +153,7 @@ def map_extended(
 
     Source runs where ``f`` was defined, so that ``f`` sees the names it defines. Where ``init`` fails, ``f`` is not called.
     """
-    _check(n, f)
+    n = _checked(n, f)
     if not (init is None or isinstance(init, str) or callable(init)):
         raise TypeError("map_extended arg #2 expected a function, source text or None")
     size = n if isinstance(processes, bool) else _checked_size(int(processes), n)
@@ -182,9 +182,9 @@ class Pool:
         self._crew = crew
         end_with(self, crew)
 
-    def map(self, n: int, f: Callable[..., Any], *args: Any, progress: bool = False) -> Map:
+    def map(self, n: SupportsIndex, f: Callable[..., Any], *args: Any, progress: bool = False) -> Map:
         """Calls ``f(*args, id)`` for id 1…n, spread over the workers; see ``syncline.ipc.map``."""
-        _check(n, f)
+        n = _checked(n, f)
         job = Job(n, f, args)
         self._crew.submit(job)
         return Map(job, self._crew, False, progress)
@@ -214,11 +214,13 @@ def pool(
     return Pool(crew(_checked_size(workers, workers), processes, start_method))
 
 
-def _check(n: int, f: Any) -> None:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+def _checked(n: Any, f: Any) -> int:
+    """How many; NumPy's whole numbers are whole numbers, too."""
+    if isinstance(n, bool) or not hasattr(n, "__index__") or (number := int(n.__index__())) < 0:
         raise TypeError("map arg #1 expected a number of workers")
     if not callable(f):
         raise TypeError("map arg #2 expected a function")
+    return number
 
 
 def _checked_size(size: int, n: int) -> int:

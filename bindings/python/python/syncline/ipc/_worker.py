@@ -5,7 +5,7 @@
     [FORGET, token]              it is not needed any more
     [REST, seconds]              go home unless you hear something so soon
     [STAY]                       do not, and neither after any other message
-    (token, number, worker, ok, result or error, seconds, processor seconds)      the answer to each number
+    (head, result or error)      the answer to each number; ``_answers.py`` says what is in the head
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import os
 import select
 import time
 
-from syncline._errors import Timeout
+from syncline._errors import ConfigurationError, Timeout
 from syncline._native import ipc_let_go
-from syncline.ipc import _failures, _functions
+from syncline.ipc import _answers, _failures, _functions
 
 TYPE_CHECKING = False  # type checkers know the name; the module `typing` is slow to load
 if TYPE_CHECKING:
@@ -77,10 +77,18 @@ def answer(results: Channel, worker: int, token: int, number: int, work: Callabl
     ipc_let_go(good)  # what it had read from a workqueue is done with, or goes back
     costs = (time.perf_counter() - began, time.process_time() - used)
     try:
-        results.write((token, number, worker, good, made, *costs))
+        results.write(_answers.message((token, number, worker, good, *costs), made))
     except Exception as error:
-        error.add_note("what the function returned cannot travel to another process")
-        results.write((token, number, worker, False, _failures.packed(error), *costs))
+        failed = _failures.packed(_cannot_travel(made, error))
+        results.write(_answers.message((token, number, worker, False, *costs), failed))
+
+
+def _cannot_travel(made: Any, error: Exception) -> Exception:
+    if not isinstance(error, ConfigurationError):
+        return error
+    # It speaks of the message; the user knows only what is in it.
+    why = str(error).partition(": ")[2] or str(error)
+    return ConfigurationError(f"what the function returned, of type {type(made).__qualname__}, cannot travel to another process: {why}")
 
 
 def opened(data: bytes) -> Callable[[int], Any]:

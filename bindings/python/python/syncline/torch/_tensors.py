@@ -49,9 +49,9 @@ def reducible(tensor: torch.Tensor, op: str) -> tuple[Any, str, Callable[[], Non
     return memory(plain), dtype, back
 
 
-def start(tree: _native.Tree, array: Any, dtype: str, op: str) -> _native.Reduction:
-    """Begins to reduce contiguous memory where it lies."""
-    return _native.start_leaves(tree, [array], [dtype], [""], op)
+def start(tree: _native.Tree, array: Any, dtype: str, op: str, name: str = "") -> _native.Reduction:
+    """Begins to reduce contiguous memory where it lies; where workers bring different names, all get an error."""
+    return _native.start_leaves(tree, [array], [dtype], [name], op)
 
 
 def shared(count: int, dtype: torch.dtype) -> torch.Tensor:

@@ -71,10 +71,10 @@ impl Channel {
 
     #[new]
     #[pyo3(signature = (capacity = None))]
-    fn new(py: Python<'_>, capacity: Option<usize>) -> PyResult<Channel> {
-        if capacity == Some(0) {
-            return Err(PyValueError::new_err("channel: a capacity of 0 lets nothing through"));
-        }
+    fn new(py: Python<'_>, capacity: Option<isize>) -> PyResult<Channel> {
+        let room = |given: isize| usize::try_from(given).ok().filter(|room| *room > 0);
+        let refused = |given| PyValueError::new_err(format!("channel: a capacity of {given} lets nothing through"));
+        let capacity = capacity.map(|given| room(given).ok_or_else(|| refused(given))).transpose()?;
         let family = family::home(py)?;
         let options = ChannelOptions { capacity, ..ChannelOptions::default() };
         let inner = wait(py, || ipc::Channel::with(&family, options))?;
