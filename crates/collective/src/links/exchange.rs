@@ -37,15 +37,7 @@ impl Mesh {
         hear: impl FnOnce(&mut Incoming, &Talk<'_>) -> Result<T, Trouble>,
     ) -> Result<T, Failure> {
         let stop = AtomicBool::new(false);
-        let mut talk = Talk {
-            vigil: &self.vigil,
-            group: &self.group,
-            needs: &self.needs,
-            sequence: self.calls,
-            fingerprint: call.fingerprint(),
-            by: call.by,
-            stop: &stop,
-        };
+        let mut talk = Talk { company: &self.company, sequence: self.calls, fingerprint: call.fingerprint(), by: call.by, stop: &stop };
         talk.fingerprint = fingerprint.unwrap_or(talk.fingerprint);
         let incoming = self.receivers[from].as_mut().expect("opened before");
         let bytes = send.map_or(0, |(_, payload)| payload.iter().map(|piece| piece.len()).sum());

@@ -34,7 +34,7 @@ impl Mesh {
             let came = self.hear(*child, call)?;
             message = match (message, came) {
                 (Ok(mine), Ok(received)) => merge(mine, received).map_err(|error| {
-                    let words = format!("the function failed on rank {}: {error}", self.vigil.me());
+                    let words = format!("the function failed on rank {}: {error}", self.company.vigil.me());
                     own_error = Some(error);
                     words
                 }),
@@ -80,15 +80,7 @@ impl Mesh {
     pub(super) fn tell_with(&mut self, to: usize, meta: &[u8], payload: &[&[u8]], call: &Call<'_>) -> Result<(), Failure> {
         let stop = AtomicBool::new(false);
         let fingerprint = call.fingerprint();
-        let talk = Talk {
-            vigil: &self.vigil,
-            group: &self.group,
-            needs: &self.needs,
-            sequence: self.calls,
-            fingerprint,
-            by: call.by,
-            stop: &stop,
-        };
+        let talk = Talk { company: &self.company, sequence: self.calls, fingerprint, by: call.by, stop: &stop };
         let sent = self.senders[to].as_mut().expect("opened before").send(&talk, meta, payload);
         sent.map_err(|trouble| self.failed(call, trouble))
     }

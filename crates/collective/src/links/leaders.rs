@@ -64,15 +64,7 @@ impl Mesh {
         self.open(prev.into_iter().chain(next), call)?;
         let stop = AtomicBool::new(false);
         let by = call.by.instant().map_or(Deadline::never(), Deadline::at);
-        let talk = Talk {
-            vigil: &self.vigil,
-            group: &self.group,
-            needs: &self.needs,
-            sequence: self.calls,
-            fingerprint: call.fingerprint(),
-            by,
-            stop: &stop,
-        };
+        let talk = Talk { company: &self.company, sequence: self.calls, fingerprint: call.fingerprint(), by, stop: &stop };
         let (senders, receivers) = (&mut self.senders, &mut self.receivers);
         let mut out = senders.iter_mut().flatten();
         let mut inward = receivers.iter_mut().flatten();

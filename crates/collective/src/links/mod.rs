@@ -39,14 +39,11 @@ pub(crate) use leaders::Relay;
 pub(crate) use reduce::finish;
 pub(crate) use roll::Refusal;
 pub(crate) use run::Numbers;
-use wire::{Clock, Incoming, Outgoing, Trouble};
+use wire::{Clock, Company, Incoming, Outgoing, Trouble};
 
 /// The links of a group, or of the leaders of its hosts.
 pub(crate) struct Mesh {
-    vigil: Vigil,
-    group: Group,
-    /// Ranks without which no call comes to its end: the members, and those whom they speak for.
-    needs: Vec<u32>,
+    company: Company,
     settings: PlanSettings,
     lane: Lane,
     /// Directions by position; none before a call needed them.
@@ -130,20 +127,19 @@ impl Mesh {
         Mesh {
             senders: none().collect(),
             receivers: (0..group.len()).map(|_| None).collect(),
-            vigil,
             lane: Lane::of(name),
             settings,
             severers: Vec::new(),
             calls: 0,
             ledger: Arc::default(),
-            needs: group.ranks().to_vec(),
-            group,
+            company: Company { vigil, needs: group.ranks().to_vec(), group },
         }
     }
 
     /// Its members speak for all these ranks: who waits for a member waits in vain if one of them is dead.
-    pub(crate) fn speaking_for(self, ranks: &[u32]) -> Mesh {
-        Mesh { needs: ranks.to_vec(), ..self }
+    pub(crate) fn speaking_for(mut self, ranks: &[u32]) -> Mesh {
+        self.company.needs = ranks.to_vec();
+        self
     }
 
     /// Where its traffic is counted.
@@ -157,11 +153,11 @@ impl Mesh {
     }
 
     pub(crate) fn position(&self) -> usize {
-        self.group.position()
+        self.company.group.position()
     }
 
     fn ranks(&self) -> usize {
-        self.group.len()
+        self.company.group.len()
     }
 
     /// Opens the links to these positions that are not open yet.
@@ -170,15 +166,15 @@ impl Mesh {
     /// waits for a call that will not come, whatever the order.
     fn open(&mut self, positions: impl IntoIterator<Item = usize>, call: &Call<'_>) -> Result<(), Failure> {
         let mut missing: Vec<usize> = positions.into_iter().filter(|position| self.senders[*position].is_none()).collect();
-        missing.sort_by_key(|position| self.group.ranks()[*position]);
+        missing.sort_by_key(|position| self.company.group.ranks()[*position]);
         missing.dedup();
         let mut failure = None;
         for position in missing {
-            let rank = self.group.ranks()[position];
-            if failure.is_some() && rank > self.vigil.me() {
+            let rank = self.company.group.ranks()[position];
+            if failure.is_some() && rank > self.company.vigil.me() {
                 break;
             }
-            match self.vigil.link_among(&self.needs, rank, self.lane, call.by) {
+            match self.company.vigil.link_among(&self.company.needs, rank, self.lane, call.by) {
                 Ok(link) => self.keep(position, link),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -195,7 +191,7 @@ impl Mesh {
     fn keep(&mut self, position: usize, link: Link) {
         let streams = matches!(link.info().transport, TransportKind::Tcp | TransportKind::Unix);
         let clock: Arc<Clock> = Arc::default();
-        let line = Line { peer: self.group.ranks()[position], stats: link.stats(), clock: Arc::clone(&clock) };
+        let line = Line { peer: self.company.group.ranks()[position], stats: link.stats(), clock: Arc::clone(&clock) };
         self.ledger.links.lock().expect("no panic while held").push(line);
         self.severers.push(link.severer());
         let (sender, receiver) = link.split();
@@ -210,12 +206,14 @@ impl Mesh {
             self.close();
         }
         let operation = call.operation();
-        let rank = |position: usize| self.group.ranks()[position];
+        let rank = |position: usize| self.company.group.ranks()[position];
         Failure::Astray(match trouble {
-            Trouble::Link(position, error) => self.vigil.link_failed_among(&self.needs, &operation, rank(position), call.started, &error),
+            Trouble::Link(position, error) => {
+                self.company.vigil.link_failed_among(&self.company.needs, &operation, rank(position), call.started, &error)
+            }
             Trouble::Vain(position) => {
-                let rank = self.vigil.first_down(&self.needs).unwrap_or(rank(position));
-                self.vigil.explain(&operation, &[rank], call.started, "it did not come")
+                let rank = self.company.vigil.first_down(&self.company.needs).unwrap_or(rank(position));
+                self.company.vigil.explain(&operation, &[rank], call.started, "it did not come")
             }
             Trouble::Garbled(position, detail) => {
                 Error::ContractMismatch { operation, detail: format!("rank {} sent {detail}", rank(position)) }

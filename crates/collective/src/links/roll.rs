@@ -147,7 +147,7 @@ impl Mesh {
         let all: Vec<Vec<u32>> = roll.entries.iter().map(numbers).collect();
         let missing: Vec<u32> = all.iter().flat_map(|said| said.iter().skip(1).copied()).collect();
         if !missing.is_empty() {
-            return Err(Failure::Astray(Setback::late(missing).into_error(&self.vigil, call)));
+            return Err(Failure::Astray(Setback::late(missing).into_error(&self.company.vigil, call)));
         }
         Ok(all.iter().filter_map(|said| said.first()).sum())
     }
@@ -159,7 +159,7 @@ impl Mesh {
 
     /// Calls the roll. An error is the same on every rank.
     pub(super) fn roll(&mut self, call: &Call<'_>, bring: Bring<'_>) -> Result<Roll, Failure> {
-        self.vigil.usable(call.what.name())?;
+        self.company.vigil.usable(call.what.name())?;
         self.calls += 1;
         let (me, ranks) = (self.position(), self.ranks());
         let mut book = Book::new(ranks, me, call, bring);
@@ -173,7 +173,7 @@ impl Mesh {
                 .ok_or(Trouble::Garbled(round.from, "a roll call that cannot be read".into()))
                 .map_err(|trouble| self.failed(call, trouble))?;
         }
-        book.verdict(self.group.ranks()).map_err(Failure::Agreed)
+        book.verdict(self.company.group.ranks()).map_err(Failure::Agreed)
     }
 }
 

@@ -93,15 +93,7 @@ impl Mesh {
         self.open(errands.iter().flatten().map(|errand| errand.peer), call)?;
         let stop = AtomicBool::new(false);
         let fingerprint = call.fingerprint();
-        let talk = Talk {
-            vigil: &self.vigil,
-            group: &self.group,
-            needs: &self.needs,
-            sequence: self.calls,
-            fingerprint,
-            by: call.by,
-            stop: &stop,
-        };
+        let talk = Talk { company: &self.company, sequence: self.calls, fingerprint, by: call.by, stop: &stop };
         let sizes = parcels.iter().map(|parcel| parcel.bytes.len()).collect();
         let work = Work { talk, numbers, ranks: plan.ranks, sizes };
         let total: usize = work.sizes.iter().sum();

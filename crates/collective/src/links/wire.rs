@@ -37,13 +37,18 @@ impl Trouble {
     }
 }
 
+/// Those who are linked, and those without whom every call is in vain.
+pub(super) struct Company {
+    pub(super) vigil: Vigil,
+    pub(super) group: Group,
+    /// The members, or all those whom the members speak for.
+    pub(super) needs: Vec<u32>,
+}
+
 /// What all transfers of one call have in common.
 #[derive(Clone, Copy)]
 pub(super) struct Talk<'a> {
-    pub(super) vigil: &'a Vigil,
-    pub(super) group: &'a Group,
-    /// Ranks without which the call is in vain.
-    pub(super) needs: &'a [u32],
+    pub(super) company: &'a Company,
     pub(super) sequence: u64,
     pub(super) fingerprint: Fingerprint,
     pub(super) by: Deadline,
@@ -112,7 +117,7 @@ impl Incoming {
         let head = self.wait_for_head(talk);
         self.clock.receiving.fetch_add(nanos(since), Relaxed);
         let Head { header, meta } = head?;
-        let rank = talk.group.ranks()[self.position];
+        let rank = talk.company.group.ranks()[self.position];
         let due = header.kind == Kind::DATA && header.source == rank;
         if !due || header.sequence != talk.sequence || header.fingerprint != talk.fingerprint {
             let detail = format!("a frame of another call ({} instead of {})", header.sequence, talk.sequence);
@@ -156,7 +161,7 @@ impl Incoming {
     }
 
     fn wait_for_head(&mut self, talk: &Talk<'_>) -> Result<Head, Trouble> {
-        let rank = talk.group.ranks()[self.position];
+        let rank = talk.company.group.ranks()[self.position];
         let mut over_before = false;
         loop {
             if talk.stop.load(Acquire) {
@@ -166,8 +171,11 @@ impl Incoming {
                 Ok(head) => return Ok(head),
                 Err(LinkError::Timeout { half_written: false, .. }) if !talk.by.expired() => {
                     // What somebody sent before it left may still be under way, so it gets a second nap.
-                    let over = talk.vigil.is_over(rank);
-                    if over && over_before || talk.vigil.orphaned_or_leaving() || talk.vigil.first_down(talk.needs).is_some() {
+                    let over = talk.company.vigil.is_over(rank);
+                    if over && over_before
+                        || talk.company.vigil.orphaned_or_leaving()
+                        || talk.company.vigil.first_down(&talk.company.needs).is_some()
+                    {
                         return Err(Trouble::Vain(self.position));
                     }
                     over_before = over;
