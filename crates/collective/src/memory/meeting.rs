@@ -12,6 +12,7 @@ use syncline_shm::wait::{WaitError, wait_for};
 use syncline_wire::Fingerprint;
 
 use super::head::Head;
+use super::reducing::{PIECE, part};
 use crate::call::{Call, Failure};
 use crate::setback::Setback;
 
@@ -32,6 +33,8 @@ pub(crate) struct Memory {
     pub(super) vigil: Vigil,
     bell: Shared<Bell>,
     pub(super) heap: Arc<Heap>,
+    /// Where this rank combines its part of a piece, which nobody else reads.
+    pub(super) combined: Vec<u8>,
     /// Arrays in shared memory that members brought before, by member, the last one first.
     pub(super) commons: Vec<Vec<(Whereabout, Common)>>,
 }
@@ -75,7 +78,8 @@ impl Memory {
         // Whoever takes up the desk again, as all do then, goes on from the last meeting.
         let held = own.desk().last();
         let commons = members.iter().map(|_| Vec::new()).collect();
-        Ok(Memory { bell: vigil.my_bell(), own, members, me, held, vigil, heap: Arc::clone(job.heap()), commons })
+        let combined = vec![0; part(PIECE, members.len(), 0).len()];
+        Ok(Memory { bell: vigil.my_bell(), own, members, me, held, vigil, heap: Arc::clone(job.heap()), combined, commons })
     }
 
     /// The number of the next meeting.

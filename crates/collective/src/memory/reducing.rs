@@ -5,6 +5,9 @@
 //!  rank r   ──────┼─ take answers k−1 · combine my part of chunk k · bring chunk k+1 ─┼──────
 //! ```
 //! One meeting says both that the answers to chunk k are there and that chunk k + 1 is.
+//!
+//! No loop reads lines that another core wrote and writes lines that another core has read: each store would wait until the other core
+//! has given its line up, and the loads behind it with it. A part is combined in memory of this rank's own and copied from there.
 
 use std::ops::Range;
 
@@ -22,7 +25,7 @@ use crate::call::{Call, Failure};
 const SMALL: usize = 8 << 10;
 
 /// What is combined per meeting: desks of this size stay in the cache of a core. From 128 to 512 KiB makes little difference.
-const PIECE: usize = 256 << 10;
+pub(super) const PIECE: usize = 256 << 10;
 
 /// Members whose parts are listed without allocating.
 const FEW: usize = 8;
@@ -151,9 +154,12 @@ impl Memory {
                 true => &piece[mine.clone()],
                 false => self.members[index].desk.read(meeting, mine.clone()),
             };
-            combine(what, answer, members, brought, contributors).map_err(|_| garbled(call.operation()))?;
+            // By way of this rank's own cache: see the head of this file.
+            let combined = &mut self.combined[..mine.len()];
+            combine(what, combined, members, brought, contributors).map_err(|_| garbled(call.operation()))?;
+            copy(answer, combined);
             if keep {
-                copy(&mut piece[mine], answer);
+                copy(&mut piece[mine], combined);
             }
             if index + 1 < chunks {
                 bring(&mut self.own, meeting + 1, &array[chunk(index + 1)], members, me);
