@@ -7,6 +7,7 @@ use super::{ALIGN, BODY_AT, ENTRIES, LentDelta, Outbox, WHOLE, set_options, side
 use crate::mapping::HUGE;
 use crate::mortality::moment;
 use crate::prefetch;
+use crate::racing_copy::OF_THE_LIBRARY;
 
 /// Bytes that are asked for ahead of the copy that fills them.
 const AHEAD: usize = 2 << 10;
@@ -234,9 +235,13 @@ impl Post {
     }
 }
 
-/// Copies a delta into the room of an add whose lines neighbours have read: they are taken back some at a time, ahead of the copy.
+/// Copies a delta into the room of an add whose lines neighbours have read. Those of a small one are taken back some at a time, ahead of the copy; the
+/// library's copy of a larger one takes them over without fetching them.
 pub fn fill_from(delta: &[u8], room: &mut [u8]) {
     const PIECE: usize = 1 << 10;
+    if room.len() > OF_THE_LIBRARY {
+        return room.copy_from_slice(delta);
+    }
     let start = room.as_ptr();
     for (piece, (room, delta)) in room.chunks_mut(PIECE).zip(delta.chunks(PIECE)).enumerate() {
         (0..PIECE).step_by(ALIGN).for_each(|line| prefetch::to_write(start.wrapping_add(piece * PIECE + AHEAD + line)));

@@ -168,8 +168,14 @@ impl<'a> Hold<'a> {
         moment();
         record.armed.store(self.index as u64 + 1, Ordering::Release);
         moment();
-        // SAFETY: as in `change`. Whole lines at once, which the library's copy of a few KB does not promise.
-        unsafe { racing_copy::copy_racing(self.hand.scratch.as_ptr(), at.as_ptr(), len) };
+        let scratch = self.hand.scratch.as_ptr();
+        // SAFETY: as in `change`.
+        unsafe {
+            match len < racing_copy::OF_THE_LIBRARY {
+                true => racing_copy::copy_racing(scratch, at.as_ptr(), len),
+                false => std::ptr::copy_nonoverlapping(scratch, at.as_ptr(), len),
+            }
+        };
         moment();
         self.say(progress);
         moment();
